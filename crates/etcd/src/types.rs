@@ -1,0 +1,100 @@
+//! etcd's answers as plain data.
+
+/// Where one member is reached: dialled by address, addressed by name. The name is what certificates carry; the
+/// address spares a DNS round trip and the negative DNS cache of a Pod that has just started.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Changes when the process behind the address does (the Pod UID): a new one gets a new connection.
+    pub identity: String,
+    /// `ip:port` to dial.
+    pub address: String,
+    /// `host:port` for the request's authority.
+    pub authority: String,
+}
+
+/// One row of etcd's member list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub id: u64,
+    /// Empty until the member has started for the first time.
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub is_learner: bool,
+}
+
+/// A linearizable member list and who vouches for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    pub cluster_id: u64,
+    pub members: Vec<Member>,
+}
+
+impl Membership {
+    /// The row with this peer URL. Names are empty before the first start, so the URL is the identity (H7).
+    pub fn by_peer_url(&self, url: &str) -> Option<&Member> {
+        self.members.iter().find(|m| m.peer_urls.iter().any(|u| u == url))
+    }
+
+    /// The rows that count for quorum.
+    pub fn voters(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|m| !m.is_learner)
+    }
+
+    /// The rows that only replicate.
+    pub fn learners(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|m| m.is_learner)
+    }
+}
+
+/// What one member says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub cluster_id: u64,
+    pub member_id: u64,
+    pub version: String,
+    /// The leader this member follows; 0 when it knows none.
+    pub leader: u64,
+    pub is_learner: bool,
+    pub db_size: i64,
+    pub raft_applied_index: u64,
+    /// Alarms and other complaints, such as `NOSPACE`.
+    pub errors: Vec<String>,
+}
+
+/// From the wire to plain data.
+#[cfg(feature = "client")]
+mod wire {
+    use super::{Member, Membership, Status};
+    use crate::pb;
+
+    impl From<pb::Member> for Member {
+        fn from(m: pb::Member) -> Self {
+            Self { id: m.id, name: m.name, peer_urls: m.peer_ur_ls, is_learner: m.is_learner }
+        }
+    }
+
+    impl Membership {
+        pub(crate) fn from_pb(header: Option<&pb::ResponseHeader>, members: Vec<pb::Member>) -> Self {
+            Self {
+                cluster_id: header.map_or(0, |h| h.cluster_id),
+                members: members.into_iter().map(Member::from).collect(),
+            }
+        }
+    }
+
+    impl From<pb::StatusResponse> for Status {
+        fn from(s: pb::StatusResponse) -> Self {
+            let header = s.header.unwrap_or_default();
+            Self {
+                cluster_id: header.cluster_id,
+                member_id: header.member_id,
+                version: s.version,
+                leader: s.leader,
+                is_learner: s.is_learner,
+                db_size: s.db_size,
+                raft_applied_index: s.raft_applied_index,
+                errors: s.errors,
+            }
+        }
+    }
+}
