@@ -12,6 +12,7 @@
 pub mod auth;
 pub mod cluster;
 pub mod conditions;
+pub mod crd;
 pub mod defrag;
 pub mod ids;
 pub mod labels;
