@@ -1,0 +1,204 @@
+//! Faults of volumes: full, damaged, empty or slow. All act on the mounted file system, under the feet of the Pod.
+
+use std::{
+    fs::{self, File},
+    io::{Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::{fs::FallocateFlags, io::Errno};
+
+use crate::{
+    cli,
+    cluster::api,
+    paths::Paths,
+    provisioner::disk::Disk,
+    state::State,
+    sys::{PREFIX, cgroup::Cgroups},
+};
+
+/// The file that takes up all space.
+const FILLER: &str = ".lab-fill";
+
+pub fn run(paths: &Paths, args: cli::Volume) -> Result<()> {
+    State::running(paths)?;
+    match args {
+        cli::Volume::Fill { claim } => {
+            let bytes = fill(find(paths, &claim)?.mount_point())?;
+            eprintln!("  {} MiB filled, nothing left", bytes >> 20);
+            Ok(())
+        }
+        cli::Volume::Drain { claim } => {
+            match fs::remove_file(find(paths, &claim)?.mount_point().join(FILLER)) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    bail!("claim {} was not filled", claim.claim)
+                }
+                other => other.context("cannot free the space"),
+            }
+        }
+        cli::Volume::Corrupt { claim, file } => {
+            let disk = find(paths, &claim)?;
+            let file = match file {
+                Some(file) => disk.mount_point().join(file.strip_prefix("/").unwrap_or(&file)),
+                None => largest(disk.mount_point())?.context("the volume has no files to corrupt")?,
+            };
+            corrupt(&file)?;
+            eprintln!("  overwrote parts of {}", file.strip_prefix(disk.mount_point())?.display());
+            Ok(())
+        }
+        cli::Volume::Wipe { claim } => wipe(find(paths, &claim)?.mount_point()),
+        cli::Volume::Throttle { claim, iops } => throttle(&find(paths, &claim)?, iops),
+    }
+}
+
+/// The disk behind a claim.
+fn find(paths: &Paths, claim: &cli::Claim) -> Result<Disk> {
+    let found = api::connect(paths)?.claim(&claim.namespace, &claim.claim)?;
+    let Some(volume) = found.spec.and_then(|spec| spec.volume_name) else {
+        bail!("claim {}/{} has no volume yet", claim.namespace, claim.claim);
+    };
+    let disk = Disk::new(paths, &volume);
+    if !disk.mount_point().exists() {
+        bail!("volume {volume} of claim {}/{} was not made by the lab", claim.namespace, claim.claim);
+    }
+    Ok(disk)
+}
+
+/// Reserves space without writing it, in ever smaller pieces until not one block is left.
+fn fill(dir: &Path) -> Result<u64> {
+    let file = File::options().create(true).append(true).open(dir.join(FILLER))?;
+    let mut size = file.metadata()?.len();
+    let before = size;
+    let mut piece = 1u64 << 30;
+    while piece >= 4096 {
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), size, piece) {
+            Ok(()) => size += piece,
+            Err(Errno::NOSPC) => piece /= 2,
+            Err(error) => return Err(error).context("cannot reserve space"),
+        }
+    }
+    Ok(size - before)
+}
+
+fn files(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        if meta.is_dir() {
+            found.extend(files(&entry.path())?);
+        } else if meta.is_file() && entry.file_name() != FILLER {
+            found.push((entry.path(), meta.len()));
+        }
+    }
+    Ok(found)
+}
+
+fn largest(dir: &Path) -> Result<Option<PathBuf>> {
+    Ok(files(dir)?.into_iter().max_by_key(|(path, size)| (*size, path.clone())).map(|(path, _)| path))
+}
+
+/// Writes noise over 16 pages spread evenly over the file, the first one included. Its size stays.
+fn corrupt(file: &Path) -> Result<()> {
+    const PAGE: u64 = 4096;
+    let mut handle =
+        File::options().write(true).open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let size = handle.metadata()?.len();
+    if size == 0 {
+        bail!("{} is empty: there is nothing to corrupt", file.display());
+    }
+    let noise: Vec<u8> = (0..PAGE).map(|i| (i as u8).wrapping_mul(167) ^ 0xA5).collect();
+    for part in 0..16 {
+        let start = size / 16 * part / PAGE * PAGE;
+        let length = PAGE.min(size - start) as usize;
+        handle.seek(SeekFrom::Start(start))?;
+        handle.write_all(&noise[..length])?;
+    }
+    handle.sync_all().context("cannot write the damage to disk")
+}
+
+fn wipe(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Limits operations per second on the loop device, for the containers of today and for the kernel's own writing.
+fn throttle(disk: &Disk, iops: u64) -> Result<()> {
+    let Cgroups::V1(roots) = Cgroups::detect()? else {
+        bail!(
+            "slowing a disk down needs the blkio controller of cgroup v1, which this machine does not have"
+        );
+    };
+    let Some(root) = roots.iter().find(|root| root.join("blkio.throttle.write_iops_device").exists()) else {
+        bail!("this kernel cannot limit the speed of a disk (no block throttling)");
+    };
+    let device = disk.device()?;
+    let name = device.file_name().context("a device has a name")?;
+    let number = fs::read_to_string(Path::new("/sys/block").join(name).join("dev"))?;
+    let rule = format!("{} {iops}", number.trim());
+    for group in groups(root) {
+        for file in ["blkio.throttle.write_iops_device", "blkio.throttle.read_iops_device"] {
+            let file = group.join(file);
+            fs::write(&file, &rule)
+                .with_context(|| format!("cannot write {rule:?} to {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// In cgroup v1 limits are not inherited, so every group gets its own; the root one covers deferred writes.
+fn groups(root: &Path) -> Vec<PathBuf> {
+    let mut found = vec![root.to_path_buf()];
+    let below = |dir: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
+    };
+    let ours = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
+    let mut queue: Vec<_> = below(root).into_iter().filter(ours).collect();
+    while let Some(group) = queue.pop() {
+        queue.extend(below(&group));
+        found.push(group);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corruption_changes_content_but_not_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("db");
+        fs::write(&file, vec![0; 100_000]).unwrap();
+        corrupt(&file).unwrap();
+        let after = fs::read(&file).unwrap();
+        assert_eq!(after.len(), 100_000);
+        assert_ne!(after[..4096], [0; 4096]);
+        assert!(after.contains(&0));
+    }
+
+    #[test]
+    fn the_largest_file_is_found_in_any_depth() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("member/snap")).unwrap();
+        fs::write(dir.path().join("small"), "x").unwrap();
+        fs::write(dir.path().join("member/snap/db"), "large").unwrap();
+        fs::write(dir.path().join(FILLER), "the filler does not count").unwrap();
+        assert_eq!(largest(dir.path()).unwrap().unwrap(), dir.path().join("member/snap/db"));
+    }
+
+    #[test]
+    fn wiping_leaves_the_directory_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("c"), "x").unwrap();
+        wipe(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
