@@ -1,0 +1,118 @@
+//! The decisions of the operator, as one pure function: [`plan`] takes everything known about one cluster and says what
+//! to do next, what its status is, and when to look again. No I/O, no clock, no randomness: the same view gives the
+//! same plan, so a plan can be tested with values, printed, recorded and replayed.
+//!
+//! One file per concern. What takes a member down or out passes through [`disruption`] and nowhere else.
+
+mod action;
+mod bootstrap;
+mod deletion;
+pub mod disruption;
+mod health;
+mod joiner;
+mod member_status;
+mod membership;
+mod network;
+mod pod;
+mod support;
+mod target;
+mod view;
+mod volume;
+
+#[cfg(test)]
+mod fixtures;
+
+use std::collections::BTreeMap;
+
+use api::{EtcdClusterStatus, EtcdMemberStatus};
+use jiff::Timestamp;
+
+pub use action::{Action, Release};
+pub use pod::etcd_container;
+pub use support::missing as unsupported;
+pub use view::{ClusterView, EtcdView, MemberView, Seen, Settings, controller_uid};
+
+use view::Scene;
+
+/// What to do about one cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// In order; the first failure ends the pass.
+    pub actions: Vec<Action>,
+    /// The status the cluster should show; absent when there is no cluster to show it on.
+    pub cluster_status: Option<EtcdClusterStatus>,
+    /// The status each member should show, by name.
+    pub member_statuses: BTreeMap<String, EtcdMemberStatus>,
+    /// When to look again if nothing happens before.
+    pub next: Next,
+    /// One line for the log: what the cluster waits for.
+    pub waiting_for: Option<String>,
+}
+
+/// When to look again without an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Next {
+    /// Nothing is expected: the slow health check.
+    #[default]
+    AtRest,
+    /// Something is about to change that no event will announce, such as etcd starting to answer.
+    Soon,
+    /// A status has been latched that the next decision rests on.
+    Now,
+}
+
+impl Plan {
+    pub(crate) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(crate) fn look_again(&mut self, next: Next) {
+        self.next = self.next.max(next);
+    }
+
+    pub(crate) fn wait_for(&mut self, what: impl Into<String>) {
+        self.waiting_for.get_or_insert(what.into());
+    }
+}
+
+/// Decides what to do about one cluster.
+pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    deletion::release_abandoned(view, &mut plan);
+
+    let Some(cluster) = view.living_cluster() else { return plan };
+    let scene = Scene::new(view, cluster, now);
+    for member in &scene.members {
+        plan.member_statuses.insert(member.name().to_owned(), member.status.clone());
+    }
+
+    let mut status = cluster.status.clone().unwrap_or_default();
+    if let Some(what) = support::missing(&cluster.spec) {
+        support::decline(&scene, &mut status, what);
+        plan.cluster_status = Some(status);
+        return plan;
+    }
+    let settled = target::settle(&scene, &mut status);
+    bootstrap::discover(&scene, &mut status, &mut plan);
+    health::judge(&scene, &mut status);
+
+    // The target and the cluster id are latched before anything rests on them: a crash in between must not make two
+    // passes decide from two different targets.
+    let latched = settled && status.cluster_id == scene.cluster_id();
+    plan.cluster_status = Some(status);
+    if !latched {
+        plan.look_again(Next::Now);
+        return plan;
+    }
+
+    network::keep(&scene, &mut plan);
+    deletion::remove_leaving(&scene, &mut plan);
+    if scene.is_formed() {
+        membership::converge(&scene, &mut plan);
+    } else {
+        bootstrap::seed(&scene, &mut plan);
+    }
+    volume::keep(&scene, &mut plan);
+    pod::keep(&scene, &mut plan);
+    plan
+}

@@ -1,0 +1,207 @@
+//! Act: carries out the actions of a plan, in order, and stops at the first that fails. Every action can be repeated;
+//! "already so" is success.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{EtcdCluster, EtcdMember, labels};
+use etcd::{Endpoint, Etcd};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource};
+use planner::{Action, ClusterView, Release};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::cache::{Cache, Cached};
+use crate::observe::endpoint;
+
+/// An API server that needs longer is not going to answer.
+pub const API_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why an action could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object has changed since it was read; the next pass decides anew.
+    #[error("{0} has changed in the meantime")]
+    Stale(String),
+
+    #[error("{object}: {source}")]
+    Api { object: String, source: Box<kube::Error> },
+
+    #[error("{0}: the API server did not answer in time")]
+    Timeout(String),
+
+    #[error("{action}: {source}")]
+    Etcd { action: &'static str, source: etcd::Error },
+
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Writes.
+pub struct Actor {
+    pub client: Client,
+    pub cache: Arc<Cache>,
+    pub etcd: Arc<dyn Etcd>,
+}
+
+impl Actor {
+    pub async fn carry_out(&self, view: &ClusterView, action: &Action) -> Result<(), Error> {
+        match action {
+            Action::CreateService(service) => self.create_service(view, service).await,
+            Action::RepairService { name, patch } => self.patch::<Service>(view, name, patch).await,
+            Action::CreateMember(member) => self.create::<EtcdMember>(view, member).await,
+            Action::WireMember { name, uid, initial_cluster } => {
+                let patch =
+                    json!({ "metadata": { "uid": uid }, "spec": { "initialCluster": initial_cluster } });
+                self.patch::<EtcdMember>(view, name, &patch).await
+            }
+            Action::DeleteMember { name, uid } => self.delete_member(view, name, uid).await,
+            Action::GuardMember { name, uid, finalizers } => {
+                self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
+            }
+            Action::ReleaseMember { name, uid, finalizers, because } => {
+                self.confirm(view, because).await?;
+                self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
+            }
+            Action::CreateVolume(claim) => self.create::<PersistentVolumeClaim>(view, claim).await,
+            Action::CreatePod(pod) => self.create::<Pod>(view, pod).await,
+            Action::LabelPod { name, uid, voter } => {
+                let role = voter.then_some(labels::VOTER);
+                let patch = json!({ "metadata": { "uid": uid, "labels": { labels::ROLE: role } } });
+                self.patch::<Pod>(view, name, &patch).await
+            }
+            Action::AddLearner { peer_url, .. } => {
+                let done = self.etcd.add_learner(&speaker(view)?, peer_url).await;
+                done.map(drop).map_err(|source| Error::Etcd { action: "adding a learner", source })
+            }
+            Action::Promote { id, .. } => {
+                let done = self.etcd.promote(&speaker(view)?, *id).await;
+                done.map(drop).map_err(|source| Error::Etcd { action: "promoting a learner", source })
+            }
+            Action::RemoveFromEtcd { id, .. } => {
+                let done = self.etcd.remove(&speaker(view)?, *id).await;
+                done.map_err(|source| Error::Etcd { action: "removing a member", source })
+            }
+        }
+    }
+
+    fn api<K>(&self, view: &ClusterView) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &view.namespace)
+    }
+
+    async fn create<K>(&self, view: &ClusterView, object: &K) -> Result<(), Error>
+    where
+        K: Cached + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + std::fmt::Debug,
+    {
+        let what = describe(object);
+        match limited(&what, self.api::<K>(view).create(&PostParams::default(), object)).await {
+            Ok(made) => {
+                self.cache.wrote(made);
+                Ok(())
+            }
+            // Somebody was faster, perhaps we ourselves before a crash: the watch will show it.
+            Err(Error::Api { source, .. }) if is_reason(&source, "AlreadyExists") => Err(Error::Stale(what)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A Service of the wanted name that does not carry our label is not in the cache, so it shows only here (T21).
+    async fn create_service(&self, view: &ClusterView, service: &Service) -> Result<(), Error> {
+        let what = match self.create(view, service).await {
+            Err(Error::Stale(what)) => what,
+            done => return done,
+        };
+        let name = service.metadata.name.as_deref().unwrap_or_default();
+        let found = limited(&what, self.api::<Service>(view).get(name)).await?;
+        if planner::controller_uid(&found.metadata) == planner::controller_uid(&service.metadata) {
+            self.cache.wrote(found);
+            return Err(Error::Stale(what));
+        }
+        Err(Error::Refused(format!("{what} exists and belongs to somebody else; delete or rename it")))
+    }
+
+    async fn patch<K>(&self, view: &ClusterView, name: &str, patch: &Value) -> Result<(), Error>
+    where
+        K: Cached + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + std::fmt::Debug,
+    {
+        let what = format!("{} {name}", K::kind(&()));
+        let call = self.api::<K>(view);
+        match limited(&what, call.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await {
+            Ok(patched) => {
+                self.cache.wrote(patched);
+                Ok(())
+            }
+            Err(Error::Api { source, .. })
+                if is_reason(&source, "Conflict") || is_reason(&source, "NotFound") =>
+            {
+                Err(Error::Stale(what))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete_member(&self, view: &ClusterView, name: &str, uid: &str) -> Result<(), Error> {
+        let what = format!("EtcdMember {name}");
+        let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams::background().preconditions(only_this);
+        let call = self.api::<EtcdMember>(view);
+        match limited(&what, call.delete(name, &params)).await {
+            Ok(_) => Ok(()),
+            Err(Error::Api { source, .. }) if is_reason(&source, "NotFound") => Ok(()),
+            Err(Error::Api { source, .. }) if is_reason(&source, "Conflict") => Err(Error::Stale(what)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A last, live look before a finalizer goes because the cluster is gone: a cache can be wrong about absence.
+    async fn confirm(&self, view: &ClusterView, because: &Release) -> Result<(), Error> {
+        let Release::ClusterDeleted { cluster, uid } = because else { return Ok(()) };
+        let what = format!("EtcdCluster {cluster}");
+        let call = self.api::<EtcdCluster>(view);
+        // Metadata is enough, and readable even where the spec is not.
+        let live = limited(&what, call.get_metadata_opt(cluster)).await?;
+        let lives = live
+            .is_some_and(|c| c.metadata.uid.as_ref() == Some(uid) && c.metadata.deletion_timestamp.is_none());
+        if lives { Err(Error::Stale(what)) } else { Ok(()) }
+    }
+}
+
+/// Whom to tell: the member that vouched for the list this plan rests on.
+fn speaker(view: &ClusterView) -> Result<Endpoint, Error> {
+    let from = view.etcd.membership.as_ref().map(|seen| seen.from.as_str());
+    let member = view.members.iter().find(|m| Some(m.name()) == from);
+    member.and_then(endpoint).ok_or_else(|| Error::Refused("no member of etcd to talk to".to_owned()))
+}
+
+/// Replaces the finalizers, unless the member has changed since they were read.
+fn finalizer_patch(view: &ClusterView, name: &str, uid: &str, finalizers: &[String]) -> Value {
+    let member = view.members.iter().find(|m| m.name() == name);
+    let version = member.and_then(|m| m.member.metadata.resource_version.clone());
+    json!({ "metadata": { "uid": uid, "resourceVersion": version, "finalizers": finalizers } })
+}
+
+fn describe<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    format!("{} {}", K::kind(&()), object.meta().name.as_deref().unwrap_or_default())
+}
+
+/// Runs a call to the API server within its limit.
+pub async fn limited<T>(what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    match tokio::time::timeout(API_LIMIT, call).await {
+        Ok(result) => {
+            result.map_err(|source| Error::Api { object: what.to_owned(), source: Box::new(source) })
+        }
+        Err(_) => Err(Error::Timeout(what.to_owned())),
+    }
+}
+
+/// Whether the API server gave this reason.
+pub fn is_reason(error: &kube::Error, reason: &str) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == reason)
+}

@@ -1,0 +1,207 @@
+//! Command line and environment. Flags, defaults and spellings are those of the Go operator, so that manifests written
+//! for it start this one.
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use anyhow::Context as _;
+use clap::{ArgAction, Parser};
+use tracing_subscriber::EnvFilter;
+
+/// Image name that scaffolding leaves behind; Pods that use it would wait for ever.
+const PLACEHOLDER_IMAGE: &str = "controller:latest";
+
+/// Runs etcd clusters on Kubernetes.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "manager", version)]
+pub struct Args {
+    /// Address of the plain-HTTP /metrics endpoint; 0 turns it off
+    #[arg(long, default_value = ":8080")]
+    pub metrics_bind_address: String,
+
+    /// Address of /healthz and /readyz
+    #[arg(long, default_value = ":8081")]
+    pub health_probe_bind_address: String,
+
+    /// Let only one replica act at a time
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub leader_elect: bool,
+
+    /// DNS suffix of the Kubernetes cluster; accepted, and without effect until certificates are made
+    #[arg(long, default_value = "")]
+    pub cluster_domain: String,
+
+    /// Image of this operator, for the Pods it starts from itself
+    #[arg(long, env = "OPERATOR_IMAGE", default_value = "")]
+    pub operator_image: String,
+
+    /// Repository of the etcd image, without a tag [default: quay.io/coreos/etcd]
+    #[arg(long, env = "ETCD_IMAGE_REPOSITORY", default_value = "", hide_default_value = true)]
+    pub etcd_image_repository: String,
+
+    /// Namespaces to watch, separated by commas; empty means all
+    #[arg(long, env = "WATCH_NAMESPACE", default_value = "")]
+    pub watch_namespace: String,
+
+    /// Kubeconfig to use instead of the Pod's service account
+    #[arg(long)]
+    pub kubeconfig: Option<String>,
+
+    /// Clusters worked on at the same time
+    #[arg(long, default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
+    pub workers: u16,
+
+    /// Log for people instead of machines
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub zap_devel: bool,
+
+    /// json or console
+    #[arg(long)]
+    pub zap_encoder: Option<String>,
+
+    /// debug, info, warn, error, or a number (higher says more)
+    #[arg(long)]
+    pub zap_log_level: Option<String>,
+
+    /// Accepted for compatibility, without effect
+    #[arg(long, hide = true)]
+    pub zap_stacktrace_level: Option<String>,
+
+    /// Accepted for compatibility, without effect
+    #[arg(long, hide = true)]
+    pub zap_time_encoding: Option<String>,
+}
+
+/// Go programs take `-flag` for `--flag`; so do we.
+pub fn normalize(args: impl Iterator<Item = String>) -> Vec<String> {
+    args.enumerate()
+        .map(|(position, arg)| {
+            let long = arg.strip_prefix('-').filter(|rest| !rest.starts_with('-') && rest.len() > 1);
+            match long {
+                Some(rest) if position > 0 && !rest.starts_with(|c: char| c.is_ascii_digit()) => {
+                    format!("--{rest}")
+                }
+                _ => arg,
+            }
+        })
+        .collect()
+}
+
+impl Args {
+    /// What must be wrong before anything is started.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.operator_image != PLACEHOLDER_IMAGE,
+            "OPERATOR_IMAGE is still the placeholder {PLACEHOLDER_IMAGE}: set it to the image this operator runs from"
+        );
+        Ok(())
+    }
+
+    /// The namespaces to watch; empty means all.
+    pub fn namespaces(&self) -> Vec<String> {
+        self.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// What the planner has to know.
+    pub fn settings(&self) -> planner::Settings {
+        let mut settings = planner::Settings::default();
+        if !self.etcd_image_repository.is_empty() {
+            settings.etcd_image_repository = self.etcd_image_repository.clone();
+        }
+        settings
+    }
+
+    pub fn health_address(&self) -> anyhow::Result<Option<SocketAddr>> {
+        address("--health-probe-bind-address", &self.health_probe_bind_address)
+    }
+
+    pub fn metrics_address(&self) -> anyhow::Result<Option<SocketAddr>> {
+        address("--metrics-bind-address", &self.metrics_bind_address)
+    }
+
+    pub fn start_logging(&self) {
+        let level = match self.zap_log_level.as_deref().unwrap_or("info") {
+            "0" => "info",
+            number if number.parse::<u8>().is_ok() => "debug",
+            "panic" | "fatal" => "error",
+            name => name,
+        };
+        // Libraries speak at warn: their info is not our users' info.
+        let filter = format!("warn,operator={level},manager={level}");
+        let filter = EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new(filter));
+        let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
+        let console = self.zap_encoder.as_deref().map_or(self.zap_devel, |encoder| encoder == "console");
+        let builder =
+            tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
+        if console {
+            builder.init();
+        } else {
+            builder.json().flatten_event(true).with_current_span(false).init();
+        }
+    }
+}
+
+/// `:8080`, `127.0.0.1:8080`, or `0` for none.
+fn address(flag: &str, value: &str) -> anyhow::Result<Option<SocketAddr>> {
+    if value == "0" || value.is_empty() {
+        return Ok(None);
+    }
+    if let Some(port) = value.strip_prefix(':') {
+        let port = port.parse().with_context(|| format!("{flag}={value}: {port:?} is not a port"))?;
+        return Ok(Some(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))));
+    }
+    let parsed =
+        value.parse().with_context(|| format!("{flag}={value}: want [ip]:port, or 0 to turn it off"))?;
+    Ok(Some(parsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Args {
+        let args = std::iter::once("manager").chain(args.iter().copied()).map(str::to_owned);
+        Args::try_parse_from(normalize(args)).unwrap()
+    }
+
+    #[test]
+    fn flags_of_the_go_operator_parse() {
+        let args = parse(&[
+            "--health-probe-bind-address=:8081",
+            "--metrics-bind-address=127.0.0.1:8080",
+            "-leader-elect",
+            "--zap-devel=false",
+            "-zap-log-level=debug",
+            "--zap-time-encoding=iso8601",
+            "--zap-stacktrace-level=error",
+            "--cluster-domain=cluster.local",
+        ]);
+        assert!(args.leader_elect);
+        assert!(!args.zap_devel);
+        assert_eq!(args.metrics_address().unwrap().unwrap().to_string(), "127.0.0.1:8080");
+    }
+
+    #[test]
+    fn booleans_take_a_value() {
+        assert!(!parse(&["--leader-elect=false"]).leader_elect);
+        assert!(!parse(&[]).leader_elect);
+    }
+
+    #[test]
+    fn namespaces_are_trimmed_and_empties_dropped() {
+        assert_eq!(parse(&["--watch-namespace= a , ,b, "]).namespaces(), ["a", "b"]);
+        assert!(parse(&["--watch-namespace= , ,, "]).namespaces().is_empty());
+    }
+
+    #[test]
+    fn install_trap_7_only_the_exact_placeholder_is_refused() {
+        assert!(parse(&["--operator-image=controller:latest"]).check().is_err());
+        assert!(parse(&["--operator-image=mirror/controller:latest"]).check().is_ok());
+        assert!(parse(&[]).check().is_ok());
+    }
+
+    #[test]
+    fn zero_turns_an_endpoint_off() {
+        assert_eq!(parse(&["--metrics-bind-address=0"]).metrics_address().unwrap(), None);
+        assert!(parse(&["--metrics-bind-address=:http"]).metrics_address().is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! What the operator knows of the API server, grouped by cluster. Fed by watches and by the answers to our own writes,
+//! so that a pass always sees what the pass before it did. Newer versions win; what was deleted stays deleted.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use api::{EtcdCluster, EtcdMember, labels};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use kube::{Resource, ResourceExt};
+
+/// An answer to a write can arrive after the watch has told of the object's deletion, but not minutes after.
+const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// One EtcdCluster, whether it still exists or not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Everything known about one cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    pub clusters: Slot<EtcdCluster>,
+    pub members: Slot<EtcdMember>,
+    pub pods: Slot<Pod>,
+    pub volumes: Slot<PersistentVolumeClaim>,
+    pub services: Slot<Service>,
+    /// Objects that can not be read, by kind and name, and why. With one of these nothing is done: a member that can not
+    /// be read still exists.
+    pub malformed: BTreeMap<String, String>,
+}
+
+/// Objects of one kind by name.
+pub type Slot<K> = BTreeMap<String, Stored<K>>;
+
+/// An object and where it came from.
+#[derive(Clone, Debug)]
+pub struct Stored<K> {
+    pub object: Arc<K>,
+    /// The listing that showed it last.
+    listing: u64,
+    /// When we wrote it ourselves: a listing that began before can not know it.
+    written: Option<Instant>,
+}
+
+/// A kind that the cache holds.
+pub trait Cached: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self>;
+
+    /// The cluster it belongs to.
+    fn key(&self) -> Option<Key> {
+        let namespace = self.meta().namespace.clone()?;
+        let name = self.labels().get(labels::CLUSTER)?.clone();
+        Some(Key { namespace, name })
+    }
+}
+
+impl Cached for EtcdCluster {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
+        &mut entry.clusters
+    }
+
+    fn key(&self) -> Option<Key> {
+        Some(Key { namespace: self.metadata.namespace.clone()?, name: self.metadata.name.clone()? })
+    }
+}
+
+impl Cached for EtcdMember {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
+        &mut entry.members
+    }
+
+    fn key(&self) -> Option<Key> {
+        Some(Key { namespace: self.metadata.namespace.clone()?, name: self.spec.cluster_name.clone() })
+    }
+}
+
+impl Cached for Pod {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
+        &mut entry.pods
+    }
+}
+
+impl Cached for PersistentVolumeClaim {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
+        &mut entry.volumes
+    }
+}
+
+impl Cached for Service {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
+        &mut entry.services
+    }
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub struct Cache {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    clusters: HashMap<Key, Entry>,
+    deleted: HashMap<String, Instant>,
+}
+
+/// One full listing of one kind, while it is under way.
+pub struct Listing {
+    number: u64,
+    began: Instant,
+}
+
+impl Listing {
+    pub fn first() -> Self {
+        Self { number: 1, began: Instant::now() }
+    }
+
+    pub fn next(&self) -> Self {
+        Self { number: self.number + 1, began: Instant::now() }
+    }
+}
+
+impl Cache {
+    /// Takes in what a watch or a listing shows. Returns the cluster to look at, if this was news.
+    pub fn seen<K: Cached>(&self, object: K, listing: &Listing) -> Option<Key> {
+        self.put(object, listing.number, None)
+    }
+
+    /// Takes in the answer to one of our own writes.
+    pub fn wrote<K: Cached>(&self, object: K) {
+        self.put(object, 0, Some(Instant::now()));
+    }
+
+    fn put<K: Cached>(&self, mut object: K, listing: u64, written: Option<Instant>) -> Option<Key> {
+        let key = object.key()?;
+        prune(&mut object);
+        let mut inner = self.write();
+        if object.meta().uid.as_ref().is_some_and(|uid| inner.deleted.contains_key(uid)) {
+            return None;
+        }
+        let entry = inner.clusters.entry(key.clone()).or_default();
+        let slot = K::slot(entry);
+        let name = object.name_any();
+        if let Some(known) = slot.get_mut(&name)
+            && !is_newer(&object, &known.object)
+        {
+            known.listing = known.listing.max(listing);
+            return None;
+        }
+        let listing = slot.get(&name).map_or(listing, |known| known.listing.max(listing));
+        slot.insert(name, Stored { object: Arc::new(object), listing, written });
+        Some(key)
+    }
+
+    /// Takes an object out that a watch has shown deleted.
+    pub fn deleted<K: Cached>(&self, object: &K) -> Option<Key> {
+        let key = object.key()?;
+        let mut inner = self.write();
+        if let Some(uid) = &object.meta().uid {
+            let now = Instant::now();
+            inner.deleted.retain(|_, at| now.duration_since(*at) < TOMBSTONE_LIFETIME);
+            inner.deleted.insert(uid.clone(), now);
+        }
+        let entry = inner.clusters.get_mut(&key)?;
+        let slot = K::slot(entry);
+        let name = object.name_any();
+        // A successor of the same name may already be known.
+        if slot.get(&name).is_some_and(|known| known.object.meta().uid == object.meta().uid) {
+            slot.remove(&name);
+        }
+        inner.drop_if_empty(&key);
+        Some(key)
+    }
+
+    /// Ends a full listing: what it did not show is gone. Returns the clusters that lost something.
+    pub fn listed<K: Cached>(&self, listing: &Listing) -> HashSet<Key> {
+        let mut lost = HashSet::new();
+        let mut inner = self.write();
+        for (key, entry) in &mut inner.clusters {
+            let slot = K::slot(entry);
+            let before = slot.len();
+            slot.retain(|_, known| {
+                known.listing >= listing.number || known.written.is_some_and(|at| at >= listing.began)
+            });
+            if slot.len() != before {
+                lost.insert(key.clone());
+            }
+        }
+        for key in &lost {
+            inner.drop_if_empty(key);
+        }
+        lost
+    }
+
+    /// Notes that an object can not be read.
+    pub fn malformed(&self, key: &Key, object: String, why: String) {
+        self.write().clusters.entry(key.clone()).or_default().malformed.insert(object, why);
+    }
+
+    /// Notes that an object can be read again, or is gone.
+    pub fn well_formed(&self, key: &Key, object: &str) {
+        let mut inner = self.write();
+        let removed = inner.clusters.get_mut(key).and_then(|e| e.malformed.remove(object));
+        if removed.is_some() {
+            inner.drop_if_empty(key);
+        }
+    }
+
+    /// Everything known about one cluster, at one moment.
+    pub fn entry(&self, key: &Key) -> Entry {
+        self.read().clusters.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Number of clusters known.
+    pub fn len(&self) -> usize {
+        self.read().clusters.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn drop_if_empty(&mut self, key: &Key) {
+        let empty = self.clusters.get(key).is_some_and(|e| {
+            e.clusters.is_empty()
+                && e.members.is_empty()
+                && e.pods.is_empty()
+                && e.volumes.is_empty()
+                && e.services.is_empty()
+                && e.malformed.is_empty()
+        });
+        if empty {
+            self.clusters.remove(key);
+        }
+    }
+}
+
+/// Drops what nobody here reads and what makes up half of an object.
+fn prune<K: Resource>(object: &mut K) {
+    let meta = object.meta_mut();
+    meta.managed_fields = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}
+
+/// Whether `new` says more than `known`. Resource versions are decimal numbers that only grow; where one is not, the
+/// last word counts.
+fn is_newer<K: Resource>(new: &K, known: &K) -> bool {
+    if new.meta().uid != known.meta().uid {
+        return new.meta().creation_timestamp >= known.meta().creation_timestamp;
+    }
+    let version = |object: &K| object.meta().resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
+    match (version(new), version(known)) {
+        (Some(new), Some(known)) => new > known,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(uid: &str, version: u64) -> EtcdCluster {
+        let mut cluster = EtcdCluster::test("ns", "c");
+        cluster.metadata.uid = Some(uid.to_owned());
+        cluster.metadata.resource_version = Some(version.to_string());
+        cluster
+    }
+
+    fn version(cache: &Cache) -> Option<String> {
+        let key = Key { namespace: "ns".into(), name: "c".into() };
+        let entry = cache.entry(&key);
+        entry.clusters.get("c").and_then(|s| s.object.metadata.resource_version.clone())
+    }
+
+    #[test]
+    fn a_late_event_does_not_undo_our_own_write() {
+        let cache = Cache::default();
+        let listing = Listing::first();
+        assert!(cache.seen(cluster("u", 1), &listing).is_some());
+        cache.wrote(cluster("u", 3));
+        assert_eq!(cache.seen(cluster("u", 2), &listing), None, "older than what we wrote");
+        assert_eq!(cache.seen(cluster("u", 3), &listing), None, "the echo of our write is no news");
+        assert_eq!(version(&cache).as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_back_what_was_deleted() {
+        let cache = Cache::default();
+        cache.seen(cluster("u", 1), &Listing::first());
+        assert!(cache.deleted(&cluster("u", 2)).is_some());
+        cache.wrote(cluster("u", 2));
+        assert_eq!(version(&cache), None);
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_listing_drops_what_it_does_not_show_but_not_what_was_written_since_it_began() {
+        let cache = Cache::default();
+        let first = Listing::first();
+        cache.seen(cluster("u", 1), &first);
+        assert!(cache.listed::<EtcdCluster>(&first).is_empty());
+
+        let second = first.next();
+        cache.wrote(cluster("u", 2));
+        assert!(cache.listed::<EtcdCluster>(&second).is_empty(), "the listing is older than the write");
+
+        let third = second.next();
+        std::thread::sleep(Duration::from_millis(2));
+        let fourth = third.next();
+        assert_eq!(cache.listed::<EtcdCluster>(&fourth).len(), 1);
+        assert_eq!(version(&cache), None);
+    }
+
+    #[test]
+    fn a_successor_of_the_same_name_is_not_removed_with_its_predecessor() {
+        let cache = Cache::default();
+        let listing = Listing::first();
+        cache.seen(cluster("old", 1), &listing);
+        cache.seen(cluster("new", 5), &listing);
+        cache.deleted(&cluster("old", 4));
+        assert_eq!(version(&cache).as_deref(), Some("5"));
+    }
+}

@@ -1,0 +1,53 @@
+//! Probes and metrics over plain HTTP.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use crate::cache::{Cache, Key};
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+use crate::watch::Pending;
+
+/// `/healthz` says that the process runs. `/readyz` also that it has read everything it is responsible for: without the
+/// permission to do so, it is not ready.
+pub fn probes(pending: Arc<Pending>) -> Router {
+    let ready = move || {
+        let synced = pending.is_synced();
+        async move {
+            if synced {
+                (StatusCode::OK, "ok")
+            } else {
+                (StatusCode::SERVICE_UNAVAILABLE, "caches are not filled yet")
+            }
+        }
+    };
+    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready))
+}
+
+pub fn metrics(metrics: Arc<Metrics>, cache: Arc<Cache>, queue: Arc<Queue<Key>>) -> Router {
+    let render = move || {
+        metrics.clusters.set(i64::try_from(cache.len()).unwrap_or(i64::MAX));
+        metrics.queue_depth.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
+        let text = metrics.render();
+        async move { ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text) }
+    };
+    Router::new().route("/metrics", get(render))
+}
+
+/// Opens the port. An address without a host means all of them, of either family.
+pub async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let everywhere_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(listener),
+        Err(_) if address.ip().is_unspecified() => TcpListener::bind(everywhere_v4).await,
+        Err(error) => Err(error),
+    }
+    .with_context(|| format!("can not listen on {address}"))
+}

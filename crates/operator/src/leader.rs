@@ -1,0 +1,195 @@
+//! Leader election on a Lease. The decision is a pure function of the lease, of when *this* process first saw it in its
+//! present form, and of this process's own clock: clocks of other machines are never trusted.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tracing::{debug, info};
+
+use crate::act::is_reason;
+
+/// The Go operator's lease: while one of the two holds it, the other waits.
+pub const LEASE: &str = "aa20b3a9.etcd-operator.cozystack.io";
+/// How long others wait for a leader that says nothing.
+pub const DURATION: Duration = Duration::from_secs(15);
+/// A leader that could not renew for this long stops, well before others may take over.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+pub const RETRY: Duration = Duration::from_secs(2);
+
+/// What to do about the lease now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is ours: renew.
+    Renew,
+    /// Nobody holds it any more: take it.
+    Take,
+    /// Somebody holds it.
+    Wait,
+}
+
+/// `since`: how long this process has seen the lease unchanged.
+pub fn evaluate(lease: Option<&LeaseSpec>, me: &str, since: Duration) -> Step {
+    let Some(lease) = lease else { return Step::Take };
+    match lease.holder_identity.as_deref() {
+        None | Some("") => Step::Take,
+        Some(holder) if holder == me => Step::Renew,
+        Some(_) => {
+            let seconds = lease.lease_duration_seconds.and_then(|s| u64::try_from(s).ok());
+            let lifetime = seconds.map_or(DURATION, Duration::from_secs);
+            if since > lifetime { Step::Take } else { Step::Wait }
+        }
+    }
+}
+
+/// This process as a candidate.
+pub struct Candidate {
+    api: Api<Lease>,
+    me: String,
+    seen: Option<(LeaseSpec, Instant)>,
+}
+
+impl Candidate {
+    pub fn new(client: Client, namespace: &str) -> Self {
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "etcd-operator".to_owned());
+        let me = format!("{host}_{:016x}", rand::random::<u64>());
+        Self { api: Api::namespaced(client, namespace), me, seen: None }
+    }
+
+    /// Returns once this process leads.
+    pub async fn win(&mut self) {
+        info!(lease = LEASE, "waiting for leadership");
+        loop {
+            match tokio::time::timeout(RENEW_DEADLINE, self.step()).await {
+                Ok(Ok(true)) => {
+                    info!(lease = LEASE, identity = self.me, "leading");
+                    return;
+                }
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(lease = LEASE, "{error:#}"),
+                Err(_) => tracing::warn!(lease = LEASE, "the API server does not answer"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Renews until that fails for too long; then this process must not act any more.
+    pub async fn hold(&mut self) -> anyhow::Error {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(RETRY).await;
+            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            match tokio::time::timeout(left, self.step()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) => return anyhow::anyhow!("another replica has taken the lease {LEASE}"),
+                Ok(Err(error)) => debug!("lease not renewed: {error:#}"),
+                Err(_) => {
+                    return anyhow::anyhow!("the lease {LEASE} could not be renewed for {RENEW_DEADLINE:?}");
+                }
+            }
+        }
+    }
+
+    /// Gives the lease back, so that the next leader need not wait for it to run out.
+    pub async fn release(&mut self) {
+        let Ok(Some(mut lease)) = self.api.get_opt(LEASE).await else { return };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() == Some(&self.me) {
+            spec.holder_identity = None;
+            spec.lease_duration_seconds = Some(1);
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+            if let Err(error) = self.api.replace(LEASE, &PostParams::default(), &lease).await {
+                debug!(%error, "lease not released");
+            }
+        }
+    }
+
+    /// Looks at the lease and renews or takes it. Whether it is ours now.
+    async fn step(&mut self) -> anyhow::Result<bool> {
+        let live = self.api.get_opt(LEASE).await.with_context(|| format!("reading lease {LEASE}"))?;
+        let spec = live.as_ref().and_then(|l| l.spec.clone());
+        let since = self.note(spec.as_ref());
+        let step = evaluate(spec.as_ref(), &self.me, since);
+        if step == Step::Wait {
+            return Ok(false);
+        }
+        let written = match live {
+            None => self.api.create(&PostParams::default(), &self.lease(None)).await,
+            Some(live) => self.api.replace(LEASE, &PostParams::default(), &self.lease(Some(live))).await,
+        };
+        match written {
+            Ok(_) => Ok(true),
+            // Somebody else was faster.
+            Err(error) if is_reason(&error, "Conflict") || is_reason(&error, "AlreadyExists") => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("writing lease {LEASE}")),
+        }
+    }
+
+    /// Remembers when the lease was first seen as it is now.
+    fn note(&mut self, spec: Option<&LeaseSpec>) -> Duration {
+        match (spec, &self.seen) {
+            (Some(spec), Some((known, since))) if spec == known => since.elapsed(),
+            (Some(spec), _) => {
+                self.seen = Some((spec.clone(), Instant::now()));
+                Duration::ZERO
+            }
+            (None, _) => Duration::ZERO,
+        }
+    }
+
+    fn lease(&self, live: Option<Lease>) -> Lease {
+        let now = MicroTime(Timestamp::now());
+        let mut lease = live.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() },
+            ..Lease::default()
+        });
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(&self.me) {
+            spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |n| n + 1));
+            spec.acquire_time = Some(now.clone());
+        }
+        spec.holder_identity = Some(self.me.clone());
+        spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+        spec.renew_time = Some(now);
+        lease
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: &str) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(15),
+            ..LeaseSpec::default()
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_absent_released_or_stale_is_taken() {
+        assert_eq!(evaluate(None, "me", Duration::ZERO), Step::Take);
+        assert_eq!(evaluate(Some(&held_by("")), "me", Duration::ZERO), Step::Take);
+        assert_eq!(evaluate(Some(&held_by("other")), "me", Duration::from_secs(16)), Step::Take);
+    }
+
+    #[test]
+    fn a_lease_of_another_is_respected_for_its_whole_life() {
+        assert_eq!(evaluate(Some(&held_by("other")), "me", Duration::from_secs(15)), Step::Wait);
+    }
+
+    #[test]
+    fn our_own_lease_is_renewed() {
+        assert_eq!(evaluate(Some(&held_by("me")), "me", Duration::from_secs(99)), Step::Renew);
+    }
+
+    #[test]
+    fn a_leader_stops_before_another_may_start() {
+        assert!(RENEW_DEADLINE + RETRY < DURATION);
+    }
+}

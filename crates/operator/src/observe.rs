@@ -1,0 +1,113 @@
+//! Observe: everything known about one cluster, as plain data. Objects come from the cache, facts about etcd from etcd
+//! itself, asked in this pass. Nothing is decided here.
+
+use std::sync::Arc;
+
+use etcd::{Endpoint, Etcd, Membership, Status};
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use planner::{ClusterView, EtcdView, MemberView, Seen, Settings};
+
+use crate::cache::{Cache, Entry, Key};
+
+/// Reads.
+pub struct Observer {
+    pub cache: Arc<Cache>,
+    pub etcd: Arc<dyn Etcd>,
+    pub settings: Settings,
+}
+
+impl Observer {
+    /// `confirmed_at`: when a quorum last confirmed itself in an earlier pass.
+    pub async fn observe(&self, key: &Key, entry: &Entry, confirmed_at: Option<Timestamp>) -> ClusterView {
+        let mut view = ClusterView {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            cluster: entry.clusters.get(&key.name).map(|s| (*s.object).clone()),
+            members: members(entry),
+            headless_service: service(entry, &api::names::headless_service(&key.name)),
+            client_service: service(entry, &api::names::client_service(&key.name)),
+            etcd: EtcdView { confirmed_at, ..EtcdView::default() },
+            settings: self.settings.clone(),
+            entropy: rand::random(),
+        };
+        let speaks_plaintext = |c: &api::EtcdCluster| planner::unsupported(&c.spec).is_none();
+        if view.living_cluster().is_some_and(speaks_plaintext) {
+            self.ask_etcd(&mut view).await;
+        }
+        view
+    }
+
+    async fn ask_etcd(&self, view: &mut ClusterView) {
+        let asked = view.members.iter().map(|member| async {
+            let endpoint = endpoint(member)?;
+            Some(self.etcd.status(&endpoint).await)
+        });
+        let answers = join_all(asked).await;
+        for (member, answer) in view.members.iter_mut().zip(answers) {
+            member.etcd = answer;
+        }
+        match self.ask_for_members(view).await {
+            Ok(Some(seen)) => {
+                view.etcd.membership = Some(seen);
+                view.etcd.confirmed_at = Some(Timestamp::now());
+            }
+            Ok(None) => view.etcd.failure = first_failure(view),
+            Err(error) => view.etcd.failure = Some(error),
+        }
+    }
+
+    /// The linearizable list, from whoever is most likely to have it: the leader, then other voters. Members that
+    /// know no leader are not asked, they would only let the question time out.
+    async fn ask_for_members(&self, view: &ClusterView) -> Result<Option<Seen<Membership>>, etcd::Error> {
+        let mut voters: Vec<(&MemberView, &Status)> = view
+            .members
+            .iter()
+            .filter(|m| !m.is_deleting())
+            .filter_map(|m| Some((m, m.serving()?)))
+            .filter(|(_, status)| !status.is_learner && status.leader != 0)
+            .collect();
+        voters.sort_by_key(|(_, status)| status.member_id != status.leader);
+        let mut failure = None;
+        for (member, _) in voters {
+            let Some(endpoint) = endpoint(member) else { continue };
+            match self.etcd.members(&endpoint).await {
+                Ok(fact) => return Ok(Some(Seen { fact, from: member.name().to_owned() })),
+                Err(error) => failure = Some(error),
+            }
+        }
+        failure.map_or(Ok(None), Err)
+    }
+}
+
+fn first_failure(view: &ClusterView) -> Option<etcd::Error> {
+    view.members.iter().find_map(|m| m.etcd.as_ref()?.as_ref().err().cloned())
+}
+
+fn members(entry: &Entry) -> Vec<MemberView> {
+    let with_belongings = |(name, stored): (&String, &crate::cache::Stored<api::EtcdMember>)| MemberView {
+        member: (*stored.object).clone(),
+        pod: entry.pods.get(name).map(|s| (*s.object).clone()),
+        volume: entry.volumes.get(&api::names::pvc(name)).map(|s| (*s.object).clone()),
+        etcd: None,
+    };
+    entry.members.iter().map(with_belongings).collect()
+}
+
+fn service(entry: &Entry, name: &str) -> Option<k8s_openapi::api::core::v1::Service> {
+    entry.services.get(name).map(|s| (*s.object).clone())
+}
+
+/// Where a member can be asked, if it has a Pod with an address.
+pub fn endpoint(member: &MemberView) -> Option<Endpoint> {
+    let pod: &Pod = member.living_pod()?;
+    let ip = pod.status.as_ref()?.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;
+    let address = if ip.contains(':') { format!("[{ip}]:2379") } else { format!("{ip}:2379") };
+    let name = api::names::dns_name(member.name(), &member.service_name(), member.namespace());
+    Some(Endpoint {
+        identity: pod.metadata.uid.clone().unwrap_or_default(),
+        address,
+        authority: format!("{name}:{}", api::names::CLIENT_PORT),
+    })
+}

@@ -1,0 +1,167 @@
+//! One pass over one cluster: observe, plan, act, report, and when to come back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use planner::{Next, Plan};
+use tracing::{info, warn};
+
+use crate::act::{Actor, Error};
+use crate::cache::{Cache, Key};
+use crate::metrics::Metrics;
+use crate::observe::Observer;
+use crate::report::Reporter;
+
+/// etcd has no event for its own health.
+const AT_REST: Duration = Duration::from_secs(30);
+const SOON: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// The four steps.
+pub struct Reconciler {
+    pub cache: Arc<Cache>,
+    pub observer: Observer,
+    pub actor: Actor,
+    pub reporter: Reporter,
+    pub metrics: Arc<Metrics>,
+    pub memory: Mutex<HashMap<Key, Memory>>,
+}
+
+/// What is remembered of a cluster between two passes: how patient to be, and when its quorum was last seen. Losing it
+/// costs nothing but a little speed.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    failures: u32,
+    polls: u32,
+    confirmed_at: Option<Timestamp>,
+    waiting_for: Option<String>,
+}
+
+impl Reconciler {
+    /// Runs one pass. Returns when to come back without an event; `None` when the cluster is gone.
+    pub async fn pass(&self, key: &Key) -> Option<Duration> {
+        let began = Instant::now();
+        let entry = self.cache.entry(key);
+        if entry.clusters.is_empty() && entry.members.is_empty() && entry.malformed.is_empty() {
+            self.memory().remove(key);
+            return None;
+        }
+        let mut memory = self.memory().get(key).cloned().unwrap_or_default();
+        if let Some((object, why)) = entry.malformed.first_key_value() {
+            warn!(cluster = %key, %object, "left alone, an object can not be read: {why}");
+            return Some(AT_REST);
+        }
+
+        let view = self.observer.observe(key, &entry, memory.confirmed_at).await;
+        memory.confirmed_at = view.etcd.confirmed_at;
+        let plan = planner::plan(&view, Timestamp::now());
+        if plan.waiting_for != memory.waiting_for {
+            if let Some(what) = &plan.waiting_for {
+                info!(cluster = %key, "{what}");
+            }
+            memory.waiting_for.clone_from(&plan.waiting_for);
+        }
+
+        let mut failure = None;
+        for action in &plan.actions {
+            match self.actor.carry_out(&view, action).await {
+                Ok(()) => self.reporter.done(key, &view, action),
+                Err(error) => {
+                    self.reporter.failed(key, &view, &error);
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        // Also after a failed action: what was seen has to be told.
+        if let Err(error) = self.reporter.report(&view, &plan).await {
+            self.reporter.failed(key, &view, &error);
+            failure.get_or_insert(error);
+        }
+
+        self.metrics.pass(began.elapsed(), failure.is_none());
+        let again = memory.come_back(&plan, failure.as_ref());
+        self.memory().insert(key.clone(), memory);
+        Some(again)
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Memory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn come_back(&mut self, plan: &Plan, failure: Option<&Error>) -> Duration {
+        if let Some(error) = failure {
+            let again = backoff(RETRY, self.failures);
+            self.failures += 1;
+            // Somebody else changed the object: the event of that change is on its way, this is only the net below it.
+            return if matches!(error, Error::Stale(_)) { again.min(Duration::from_secs(1)) } else { again };
+        }
+        self.failures = 0;
+        if plan.next != Next::Soon || !plan.actions.is_empty() {
+            self.polls = 0;
+        }
+        match plan.next {
+            // Whatever was done is visible at once, so the next step can be taken at once.
+            Next::Now => Duration::ZERO,
+            _ if !plan.actions.is_empty() => Duration::ZERO,
+            Next::Soon => {
+                let again = backoff(SOON, self.polls);
+                self.polls += 1;
+                again
+            }
+            Next::AtRest => jittered(AT_REST),
+        }
+    }
+}
+
+fn backoff((first, most): (Duration, Duration), tries: u32) -> Duration {
+    // Slow growth at first: what is waited for is usually a moment away.
+    let factor = 1.3_f64.powi(i32::try_from(tries.min(60)).unwrap_or(60));
+    jittered(first.mul_f64(factor).min(most))
+}
+
+/// Spread by a tenth, so that a thousand clusters do not ask at the same moment.
+fn jittered(delay: Duration) -> Duration {
+    delay.mul_f64(rand::random_range(0.9..1.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_grows_and_is_lost_with_success() {
+        let mut memory = Memory::default();
+        let waiting = Plan { next: Next::Soon, ..Plan::default() };
+        let first = memory.come_back(&waiting, None);
+        for _ in 0..30 {
+            memory.come_back(&waiting, None);
+        }
+        let last = memory.come_back(&waiting, None);
+        assert!(first < Duration::from_millis(150), "{first:?}");
+        assert!(last > Duration::from_secs(1) && last < Duration::from_secs(3), "{last:?}");
+        memory.come_back(&Plan::default(), None);
+        assert!(memory.come_back(&waiting, None) < Duration::from_millis(150));
+    }
+
+    #[test]
+    fn at_rest_a_cluster_is_looked_at_twice_a_minute() {
+        let again = Memory::default().come_back(&Plan::default(), None);
+        assert!(again > Duration::from_secs(26) && again < Duration::from_secs(34), "{again:?}");
+    }
+
+    #[test]
+    fn failures_back_off_to_half_a_minute() {
+        let mut memory = Memory::default();
+        let error = Error::Refused("no".into());
+        let mut last = Duration::ZERO;
+        for _ in 0..80 {
+            last = memory.come_back(&Plan::default(), Some(&error));
+        }
+        assert!(last > Duration::from_secs(20) && last < Duration::from_secs(34), "{last:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Report: writes a status only if it says something new, and tells of every step in the log and as an Event.
+
+use std::sync::Arc;
+
+use api::{EtcdCluster, EtcdMember};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::PostParams;
+use kube::runtime::events::{Event, EventType, Recorder};
+use kube::{Api, Client, Resource};
+use planner::{Action, ClusterView, Plan};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{info, warn};
+
+use crate::act::{Error, is_reason, limited};
+use crate::cache::{Cache, Cached, Key};
+
+/// Tells.
+pub struct Reporter {
+    pub client: Client,
+    pub cache: Arc<Cache>,
+    pub recorder: Recorder,
+}
+
+impl Reporter {
+    /// Brings the statuses of the cluster and its members up to date.
+    pub async fn report(&self, view: &ClusterView, plan: &Plan) -> Result<(), Error> {
+        for member in &view.members {
+            let Some(status) = plan.member_statuses.get(member.name()) else { continue };
+            if member.member.status.as_ref() != Some(status) {
+                let object = EtcdMember { status: Some(status.clone()), ..member.member.clone() };
+                self.write_status(&view.namespace, object).await?;
+            }
+        }
+        if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status)
+            && cluster.status.as_ref() != Some(status)
+        {
+            let object = EtcdCluster { status: Some(status.clone()), ..cluster.clone() };
+            self.write_status(&view.namespace, object).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_status<K>(&self, namespace: &str, object: K) -> Result<(), Error>
+    where
+        K: Cached + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + std::fmt::Debug,
+    {
+        let name = object.meta().name.clone().unwrap_or_default();
+        let what = format!("status of {} {name}", K::kind(&()));
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        match limited(&what, api.replace_status(&name, &PostParams::default(), &object)).await {
+            Ok(written) => {
+                self.cache.wrote(written);
+                Ok(())
+            }
+            Err(Error::Api { source, .. })
+                if is_reason(&source, "Conflict") || is_reason(&source, "NotFound") =>
+            {
+                Err(Error::Stale(what))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An action was carried out.
+    pub fn done(&self, key: &Key, view: &ClusterView, action: &Action) {
+        info!(cluster = %key, "{action}");
+        if let Some(reason) = action.reason() {
+            self.announce(view, EventType::Normal, reason, capitalized(&action.to_string()));
+        }
+    }
+
+    /// An action failed.
+    pub fn failed(&self, key: &Key, view: &ClusterView, error: &Error) {
+        match error {
+            // Ordinary: somebody else wrote, or etcd is not ready for it yet. The next pass decides anew.
+            Error::Stale(_) => tracing::debug!(cluster = %key, "{error}"),
+            Error::Etcd { source: etcd::Error::LearnerNotReady | etcd::Error::Unhealthy, .. } => {
+                info!(cluster = %key, "learner not yet promotable or addable; will retry: {error}");
+            }
+            _ => {
+                warn!(cluster = %key, "{error}");
+                self.announce(view, EventType::Warning, "ReconcileFailed", error.to_string());
+            }
+        }
+    }
+
+    /// Publishes an Event without making the pass wait for it.
+    pub fn announce(&self, view: &ClusterView, type_: EventType, reason: &str, note: String) {
+        let Some(cluster) = &view.cluster else { return };
+        let about: ObjectReference = cluster.object_ref(&());
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: reason.to_owned(),
+            secondary: None,
+        };
+        let recorder = self.recorder.clone();
+        tokio::spawn(async move {
+            if let Err(error) = recorder.publish(&event, &about).await {
+                tracing::debug!(%error, "an Event could not be published");
+            }
+        });
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}

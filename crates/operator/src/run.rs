@@ -1,0 +1,179 @@
+//! Starts everything, waits for the end, stops in order.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::events::{Recorder, Reporter as EventReporter};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::info;
+
+use crate::act::Actor;
+use crate::args::Args;
+use crate::cache::{Cache, Key};
+use crate::http;
+use crate::leader::Candidate;
+use crate::metrics::Metrics;
+use crate::observe::Observer;
+use crate::queue::Queue;
+use crate::reconcile::Reconciler;
+use crate::report::Reporter;
+use crate::watch::{Pending, Watches};
+
+/// Passes under way get this long to end before the process does.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Runs the operator until it is told to stop or loses its leadership.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    args.check()?;
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?
+        .block_on(serve(args))
+}
+
+async fn serve(args: Args) -> anyhow::Result<()> {
+    let config = kube_config(&args).await?;
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).context("setting up the Kubernetes client")?;
+    info!(version = env!("CARGO_PKG_VERSION"), "etcd-operator starts");
+
+    let cache = Arc::new(Cache::default());
+    let queue = Arc::new(Queue::<Key>::default());
+    let waiting = Arc::new(Pending::default());
+    let metrics = Arc::new(Metrics::default());
+    let watches = Watches {
+        client: client.clone(),
+        namespaces: args.namespaces(),
+        cache: cache.clone(),
+        queue: queue.clone(),
+        pending: waiting.clone(),
+    };
+    // A stand-by keeps its caches warm, so that taking over is a matter of a moment.
+    let _watching = watches.start();
+    let mut servers = serve_http(&args, &waiting, &metrics, &cache, &queue).await?;
+
+    let mut stop = std::pin::pin!(stop_signal()?);
+    let mut candidate = args.leader_elect.then(|| Candidate::new(client.clone(), &namespace));
+    if let Some(candidate) = &mut candidate {
+        tokio::select! {
+            () = candidate.win() => {}
+            () = &mut stop => return Ok(()),
+        }
+    }
+    metrics.leader.set(1);
+
+    let reconciler = Arc::new(reconciler(&client, cache, metrics, &args));
+    let mut workers = JoinSet::new();
+    let (stopping, stopped) = watch::channel(false);
+    wait_for_caches(&waiting).await;
+    for _ in 0..args.workers {
+        workers.spawn(work(reconciler.clone(), queue.clone(), stopped.clone()));
+    }
+
+    let ended = tokio::select! {
+        () = &mut stop => Ok(()),
+        lost = async { match &mut candidate { Some(c) => c.hold().await, None => pending().await } } => Err(lost),
+        Some(server) = servers.join_next() => Err(anyhow::anyhow!("an HTTP server ended: {server:?}")),
+    };
+    info!("stopping");
+    // A pass that was cut off is safe, one that has ended is tidier. Without the lease there is no time for either.
+    if ended.is_ok() {
+        stopping.send_replace(true);
+        let _ = tokio::time::timeout(DRAIN, async { while workers.join_next().await.is_some() {} }).await;
+    }
+    workers.shutdown().await;
+    if let (Ok(()), Some(candidate)) = (&ended, &mut candidate) {
+        let _ = tokio::time::timeout(Duration::from_secs(2), candidate.release()).await;
+    }
+    ended
+}
+
+async fn work(reconciler: Arc<Reconciler>, queue: Arc<Queue<Key>>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let key = tokio::select! {
+            key = queue.next() => key,
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        let again = reconciler.pass(&key).await;
+        queue.done(key, again);
+    }
+}
+
+fn reconciler(client: &Client, cache: Arc<Cache>, metrics: Arc<Metrics>, args: &Args) -> Reconciler {
+    let etcd: Arc<dyn etcd::Etcd> = Arc::new(etcd::Pool::default());
+    let instance = std::env::var("HOSTNAME").ok();
+    let recorder =
+        Recorder::new(client.clone(), EventReporter { controller: "etcd-operator".into(), instance });
+    Reconciler {
+        observer: Observer { cache: cache.clone(), etcd: etcd.clone(), settings: args.settings() },
+        actor: Actor { client: client.clone(), cache: cache.clone(), etcd },
+        reporter: Reporter { client: client.clone(), cache: cache.clone(), recorder },
+        cache,
+        metrics,
+        memory: Mutex::new(HashMap::new()),
+    }
+}
+
+async fn serve_http(
+    args: &Args,
+    waiting: &Arc<Pending>,
+    metrics: &Arc<Metrics>,
+    cache: &Arc<Cache>,
+    queue: &Arc<Queue<Key>>,
+) -> anyhow::Result<JoinSet<std::io::Result<()>>> {
+    let mut servers = JoinSet::new();
+    if let Some(address) = args.health_address()? {
+        let listener = http::listen(address).await?;
+        servers.spawn(axum::serve(listener, http::probes(waiting.clone())).into_future());
+    }
+    if let Some(address) = args.metrics_address()? {
+        let listener = http::listen(address).await?;
+        let router = http::metrics(metrics.clone(), cache.clone(), queue.clone());
+        servers.spawn(axum::serve(listener, router).into_future());
+    }
+    Ok(servers)
+}
+
+async fn wait_for_caches(waiting: &Pending) {
+    while !waiting.is_synced() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn kube_config(args: &Args) -> anyhow::Result<Config> {
+    let mut config = match &args.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("reading kubeconfig {path}"))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .context("using the kubeconfig")?
+        }
+        None => {
+            Config::infer().await.context("neither a kubeconfig nor a service account is there to use")?
+        }
+    };
+    // The queue retries, with limits of its own; the client's retries would hide a dead API server for minutes.
+    config.default_retry = false;
+    Ok(config)
+}
+
+/// Ends with SIGTERM or SIGINT.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,154 @@
+//! Watches: five kinds, each limited to what carries our label, feeding the cache and the queue.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use api::{EtcdCluster, EtcdMember, labels};
+use futures::StreamExt as _;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use crate::cache::{Cache, Cached, Key, Listing};
+use crate::queue::Queue;
+
+/// How many first listings are still to come; zero means the cache can be trusted.
+#[derive(Default)]
+pub struct Pending(AtomicUsize);
+
+impl Pending {
+    pub fn is_synced(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
+    fn expect_one(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn one_is_done(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What every watch needs.
+#[derive(Clone)]
+pub struct Watches {
+    pub client: Client,
+    /// Empty means all.
+    pub namespaces: Vec<String>,
+    pub cache: Arc<Cache>,
+    pub queue: Arc<Queue<Key>>,
+    pub pending: Arc<Pending>,
+}
+
+impl Watches {
+    /// Starts all watches. They run until the set is dropped.
+    pub fn start(&self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let ours = watcher::Config::default().labels(labels::CLUSTER);
+        let namespaces: Vec<Option<&str>> = match self.namespaces.as_slice() {
+            [] => vec![None],
+            some => some.iter().map(|n| Some(n.as_str())).collect(),
+        };
+        for namespace in namespaces {
+            // Members are found by spec.clusterName, so that one without a label is not lost.
+            self.spawn::<EtcdCluster>(&mut tasks, namespace, watcher::Config::default());
+            self.spawn::<EtcdMember>(&mut tasks, namespace, watcher::Config::default());
+            self.spawn::<Pod>(&mut tasks, namespace, ours.clone());
+            self.spawn::<PersistentVolumeClaim>(&mut tasks, namespace, ours.clone());
+            self.spawn::<Service>(&mut tasks, namespace, ours.clone());
+        }
+        tasks
+    }
+
+    fn spawn<K>(&self, tasks: &mut JoinSet<()>, namespace: Option<&str>, config: watcher::Config)
+    where
+        K: Cached + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Debug,
+    {
+        let api: Api<DeserializeGuard<K>> = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        self.pending.expect_one();
+        tasks.spawn(self.clone().follow(api, config));
+    }
+
+    async fn follow<K>(self, api: Api<DeserializeGuard<K>>, config: watcher::Config)
+    where
+        K: Cached + DeserializeOwned + Debug,
+    {
+        let mut listing = Listing::first();
+        let mut synced = false;
+        let mut events = pin!(watcher(api, config).default_backoff());
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => listing = listing.next(),
+                Ok(Event::InitApply(object) | Event::Apply(object)) => self.apply(object, &listing),
+                Ok(Event::Delete(object)) => self.delete(object),
+                Ok(Event::InitDone) => {
+                    for key in self.cache.listed::<K>(&listing) {
+                        self.queue.add(key);
+                    }
+                    if !std::mem::replace(&mut synced, true) {
+                        self.pending.one_is_done();
+                    }
+                }
+                Err(error) => warn!(kind = %K::kind(&()), %error, "watch interrupted; it will be resumed"),
+            }
+        }
+    }
+
+    fn apply<K: Cached>(&self, object: DeserializeGuard<K>, listing: &Listing) {
+        match object.0 {
+            Ok(object) => {
+                if let Some(key) = object.key() {
+                    self.cache.well_formed(&key, &label::<K>(object.meta()));
+                }
+                if let Some(key) = self.cache.seen(object, listing) {
+                    self.queue.add(key);
+                }
+            }
+            // One object that can not be read must not hide the others (T16).
+            Err(invalid) => {
+                let object = label::<K>(&invalid.metadata);
+                warn!(%object, error = invalid.error, "object can not be read");
+                if let Some(key) = key_of_invalid::<K>(&invalid.metadata) {
+                    self.cache.malformed(&key, object, invalid.error);
+                    self.queue.add(key);
+                }
+            }
+        }
+    }
+
+    fn delete<K: Cached>(&self, object: DeserializeGuard<K>) {
+        let key = match object.0 {
+            Ok(object) => self.cache.deleted(&object),
+            Err(invalid) => key_of_invalid::<K>(&invalid.metadata)
+                .inspect(|key| self.cache.well_formed(key, &label::<K>(&invalid.metadata))),
+        };
+        if let Some(key) = key {
+            self.queue.add(key);
+        }
+    }
+}
+
+/// `EtcdMember my-etcd-abcde`, for messages.
+fn label<K: Cached>(metadata: &ObjectMeta) -> String {
+    format!("{} {}", K::kind(&()), metadata.name.as_deref().unwrap_or_default())
+}
+
+/// The cluster that an unreadable object belongs to, from its metadata alone.
+fn key_of_invalid<K: Cached>(metadata: &ObjectMeta) -> Option<Key> {
+    let own = K::kind(&()) == EtcdCluster::kind(&());
+    let name = if own { metadata.name.as_ref() } else { metadata.labels.as_ref()?.get(labels::CLUSTER) };
+    Some(Key { namespace: metadata.namespace.clone()?, name: name?.clone() })
+}

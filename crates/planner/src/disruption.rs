@@ -1,0 +1,42 @@
+//! The one place that decides whether a member may be taken out now. It looks at live evidence only: the linearizable
+//! list of this pass and who answered in this pass. No counter, no memory, no hope.
+
+use etcd::Membership;
+
+use crate::view::Scene;
+
+/// The answer, with the reason when it is no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Safe,
+    Wait(String),
+}
+
+/// May the member with this etcd id be removed from etcd now?
+pub(crate) fn may_remove(scene: &Scene<'_>, list: &Membership, id: u64) -> Verdict {
+    let Some(leaving) = list.members.iter().find(|m| m.id == id) else { return Verdict::Safe };
+    // A learner has no vote to lose.
+    if leaving.is_learner {
+        return Verdict::Safe;
+    }
+    let others: Vec<_> = list.voters().filter(|m| m.id != id).collect();
+    // T1, T12: the last voter holds the last copy of the data.
+    if others.is_empty() {
+        return Verdict::Wait("it is the last voter and holds the only copy of the data".to_owned());
+    }
+    let serving = others.iter().filter(|m| is_serving(scene, m)).count();
+    let quorum = others.len() / 2 + 1;
+    if serving < quorum {
+        return Verdict::Wait(format!(
+            "only {serving} of the {} other voters answer, {quorum} are needed",
+            others.len()
+        ));
+    }
+    Verdict::Safe
+}
+
+/// Whether the voter answered in this pass, under the id etcd knows it by, and follows a leader.
+fn is_serving(scene: &Scene<'_>, row: &etcd::Member) -> bool {
+    let status = scene.by_peer_url(row).and_then(|m| m.view.serving());
+    status.is_some_and(|s| s.member_id == row.id && s.leader != 0)
+}

@@ -1,0 +1,101 @@
+//! What the cluster says about itself. Judged on every pass, whatever etcd answers, so that the status can neither
+//! freeze nor lie (T2).
+
+use api::conditions::{self, reason};
+use api::{EtcdClusterStatus, labels};
+use jiff::SignedDuration;
+
+use crate::view::Scene;
+
+/// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
+const CONFIRMATION_LIFETIME: SignedDuration = SignedDuration::from_secs(5);
+/// How long a started seed may be silent before the silence is news.
+const START_GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
+    let ready = scene.running().filter(|m| m.is_ready()).count();
+    status.ready_members = i32::try_from(ready).unwrap_or(i32::MAX);
+    status.selector = Some(labels::cluster_selector(&scene.view.name));
+
+    let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
+    if scene.is_formed() {
+        formed(scene, status, ready, wanted);
+    } else if let Some(id) = status.cluster_id.clone() {
+        let message = format!("etcd cluster {id} discovered");
+        scene.set_condition(status, conditions::AVAILABLE, true, reason::CLUSTER_DISCOVERED, &message);
+    } else if wanted == 0 {
+        never_started(scene, status);
+    } else {
+        forming(scene, status);
+    }
+}
+
+fn formed(scene: &Scene<'_>, status: &mut EtcdClusterStatus, ready: usize, wanted: usize) {
+    let mut set = |type_, on, reason, message: &str| scene.set_condition(status, type_, on, reason, message);
+    let count = format!("{ready}/{wanted} members ready");
+    if let Some(why) = quorum_lost(scene, ready) {
+        let message = format!("{count}, quorum lost: {why}");
+        set(conditions::AVAILABLE, false, reason::QUORUM_LOST, &message);
+        set(conditions::DEGRADED, true, reason::QUORUM_LOST, "");
+    } else if ready == wanted {
+        set(conditions::AVAILABLE, true, reason::QUORUM_HEALTHY, "All members are ready");
+        set(conditions::DEGRADED, false, reason::QUORUM_HEALTHY, "");
+    } else {
+        set(conditions::AVAILABLE, true, reason::QUORUM_AVAILABLE, &count);
+        set(conditions::DEGRADED, true, reason::MEMBERS_UNHEALTHY, &count);
+    }
+}
+
+/// Why there is no quorum, or `None` while etcd has confirmed one. A failed question alone is believed only after a
+/// moment, unless the Pods already show that a quorum can not be there.
+fn quorum_lost(scene: &Scene<'_>, ready: usize) -> Option<String> {
+    if scene.membership().is_some() {
+        return None;
+    }
+    let voters = scene.members.iter().filter(|m| m.status.is_voter).count();
+    let ready_voters = scene.members.iter().filter(|m| m.status.is_voter && m.is_ready()).count();
+    if ready == 0 || ready_voters < voters / 2 + 1 {
+        return Some(format!("{ready_voters} of {voters} voters are ready"));
+    }
+    let fresh =
+        scene.view.etcd.confirmed_at.is_some_and(|at| scene.now.duration_since(at) < CONFIRMATION_LIFETIME);
+    if fresh {
+        return None;
+    }
+    Some(match &scene.view.etcd.failure {
+        Some(error) => format!("etcd does not confirm one, {error}"),
+        None => "no voter could be asked".to_owned(),
+    })
+}
+
+fn never_started(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
+    let message = "the cluster was created with 0 replicas and never bootstrapped; nothing was ever written";
+    scene.set_condition(status, conditions::AVAILABLE, false, reason::PAUSED, message);
+    scene.set_condition(status, conditions::PROGRESSING, false, reason::PAUSED, "");
+    scene.set_condition(status, conditions::DEGRADED, false, reason::PAUSED, "");
+}
+
+fn forming(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
+    let expired = conditions::find(&status.conditions, conditions::PROGRESSING)
+        .filter(|c| c.reason == reason::BOOTSTRAP_FAILED)
+        .map(|c| c.message.clone());
+    if let Some(message) = expired {
+        scene.set_condition(status, conditions::AVAILABLE, false, reason::BOOTSTRAP_FAILED, &message);
+    } else if let Some(message) = silent_seed(scene) {
+        scene.set_condition(status, conditions::AVAILABLE, false, reason::CLUSTER_UNREACHABLE, &message);
+    }
+}
+
+/// The seed runs, but does not answer.
+fn silent_seed(scene: &Scene<'_>) -> Option<String> {
+    let seed = scene.running().find(|m| m.member.spec.bootstrap)?;
+    let containers = seed.living_pod()?.status.as_ref()?.container_statuses.as_ref()?;
+    let started =
+        containers.iter().find(|c| c.name == "etcd")?.state.as_ref()?.running.as_ref()?.started_at.clone()?;
+    let error = match (&scene.view.etcd.failure, &seed.etcd) {
+        (Some(error), _) => error.to_string(),
+        (None, Some(Err(error))) => error.to_string(),
+        _ => return None,
+    };
+    (scene.now.duration_since(started.0) > START_GRACE).then(|| format!("MemberList failed: {error}"))
+}

@@ -1,0 +1,98 @@
+//! New EtcdMembers: what a member is born with.
+
+use api::{EtcdMember, EtcdMemberSpec, labels, metadata, names};
+use etcd::Membership;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
+use crate::view::Scene;
+
+/// The seed: knows from the start that it is alone.
+pub(crate) fn seed(scene: &Scene<'_>, name: &str) -> EtcdMember {
+    let mut member = new(scene, name);
+    let peer_url = names::peer_url(false, name, &scene.view.name, &scene.view.namespace);
+    member.spec.bootstrap = true;
+    member.spec.initial_cluster = format!("{name}={peer_url}");
+    member
+}
+
+/// A member that will join: pending until etcd has it on its list.
+pub(crate) fn joiner(scene: &Scene<'_>, name: &str) -> EtcdMember {
+    new(scene, name)
+}
+
+fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
+    let target = scene.target();
+    let extra = target.additional_metadata.clone().unwrap_or_default();
+    let token = scene.cluster.status.as_ref().and_then(|s| s.cluster_token.clone()).unwrap_or_default();
+    EtcdMember {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(scene.view.namespace.clone()),
+            labels: metadata::merge(Some(labels::for_member(&scene.view.name, name)), &extra.labels),
+            annotations: metadata::merge(None, &extra.annotations),
+            // On from birth: a member that is in etcd without it would be forgotten there (T9).
+            finalizers: Some(vec![labels::FINALIZER.to_owned()]),
+            owner_references: scene.cluster.controller_owner_ref(&()).map(|o| vec![o]),
+            ..ObjectMeta::default()
+        },
+        spec: EtcdMemberSpec {
+            cluster_name: scene.view.name.clone(),
+            cluster_token: token,
+            initial_cluster: String::new(),
+            version: target.version,
+            storage: target.storage,
+            resources: target.resources,
+            additional_metadata: target.additional_metadata,
+            affinity: target.affinity,
+            topology_spread_constraints: target.topology_spread_constraints,
+            options: target.options,
+            image_pull_secrets: target.image_pull_secrets,
+            ..EtcdMemberSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// `--initial-cluster` from etcd's own list (H6): verbatim first peer URLs, and for a member that has not started yet
+/// the name its URL was made from.
+pub(crate) fn initial_cluster(list: &Membership) -> String {
+    let mut entries: Vec<String> = list
+        .members
+        .iter()
+        .filter_map(|m| {
+            let url = m.peer_urls.first()?;
+            let name = if m.name.is_empty() { first_label(url)? } else { &m.name };
+            Some(format!("{name}={url}"))
+        })
+        .collect();
+    entries.sort();
+    entries.join(",")
+}
+
+/// `a` of `http://a.b.c:2380`.
+fn first_label(url: &str) -> Option<&str> {
+    let host = url.split_once("://")?.1;
+    host.split(['.', ':', '/']).next().filter(|label| !label.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etcd::Member;
+
+    #[test]
+    fn h6_initial_cluster_comes_from_etcd_and_names_the_unstarted_by_url() {
+        let member = |name: &str, url: &str| Member {
+            id: 1,
+            name: name.into(),
+            peer_urls: vec![url.into()],
+            is_learner: false,
+        };
+        let list = Membership {
+            cluster_id: 1,
+            members: vec![member("", "http://c-new.c.ns.svc:2380"), member("c-a", "http://10.0.0.1:2380")],
+        };
+        assert_eq!(initial_cluster(&list), "c-a=http://10.0.0.1:2380,c-new=http://c-new.c.ns.svc:2380");
+    }
+}

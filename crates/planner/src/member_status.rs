@@ -1,0 +1,90 @@
+//! What each EtcdMember should say about itself, from the same view that decides.
+
+use api::conditions::{self, NewCondition, reason};
+use api::{EtcdCluster, EtcdMemberStatus, ids, labels, names};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::view::{ClusterView, MemberView};
+
+pub(crate) fn assess(
+    view: &ClusterView,
+    cluster: &EtcdCluster,
+    member: &MemberView,
+    now: Timestamp,
+) -> EtcdMemberStatus {
+    let mut status = member.member.status.clone().unwrap_or_default();
+    let spec = &member.member.spec;
+    status.selector = Some(labels::member_selector(&spec.cluster_name, member.name()));
+
+    let list = view.etcd.membership.as_ref().map(|seen| &seen.fact);
+    if let Some(row) = list.and_then(|l| l.by_peer_url(&member.peer_url())) {
+        status.member_id = Some(ids::format(row.id));
+        status.is_voter = !row.is_learner;
+    } else if spec.bootstrap && cluster.status.as_ref().is_none_or(|s| s.cluster_id.is_none()) {
+        // The seed is never a learner; its Pod carries the label from the start.
+        status.is_voter = true;
+    }
+
+    if let Some(pod) = member.pod.as_ref().filter(|p| member.owns(&p.metadata)) {
+        status.pod_name = pod.metadata.name.clone();
+        status.pod_uid = pod.metadata.uid.clone();
+        status.replicas = 1;
+    } else {
+        status.pod_name = None;
+    }
+    if member.volume.as_ref().is_some_and(|v| member.owns(&v.metadata)) {
+        status.pvc_name = Some(names::pvc(member.name()));
+    }
+    if let Some(answer) = member.serving().filter(|s| !s.version.is_empty()) {
+        status.version = Some(answer.version.clone());
+    }
+
+    let generation = member.member.metadata.generation;
+    let mut set = |type_, on: bool, reason, message: String| {
+        let condition = NewCondition::new(type_, on, reason, message, generation);
+        conditions::set_condition(&mut status.conditions, condition, now);
+    };
+    match readiness(member, status.member_id.is_some()) {
+        Ok(()) => set(conditions::READY, true, reason::POD_READY, "etcd member is ready".to_owned()),
+        Err((reason, message)) => set(conditions::READY, false, reason, message),
+    }
+    if let Some(running) = status.version.clone() {
+        let wanted = &spec.version;
+        if &running == wanted {
+            let message = format!("running etcd version \"{running}\" matches intended spec.version");
+            set(conditions::VERSION_DRIFTED, false, reason::VERSION_MATCHED, message);
+        } else {
+            let message =
+                format!("running etcd version \"{running}\" differs from spec.version \"{wanted}\"");
+            set(conditions::VERSION_DRIFTED, true, reason::VERSION_MISMATCH, message);
+        }
+    }
+    status
+}
+
+/// Ready: the kubelet says so and etcd has told us the member's id, without which it could not be removed again (H8).
+fn readiness(member: &MemberView, id_known: bool) -> Result<(), (&'static str, String)> {
+    if member.member.spec.dormant {
+        return Err((reason::PAUSED, "the member is paused".to_owned()));
+    }
+    let Some(pod) = member.pod.as_ref() else {
+        return Err((reason::POD_NOT_READY, "there is no Pod".to_owned()));
+    };
+    if member.living_pod().is_none() {
+        return Err((reason::POD_NOT_READY, "the Pod is terminating".to_owned()));
+    }
+    if !is_pod_ready(pod) {
+        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending");
+        return Err((reason::POD_NOT_READY, format!("pod phase: {phase}")));
+    }
+    if !id_known {
+        return Err((reason::DISCOVERING_MEMBER_ID, "etcd does not list this member yet".to_owned()));
+    }
+    Ok(())
+}
+
+fn is_pod_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}

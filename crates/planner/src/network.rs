@@ -1,0 +1,120 @@
+//! The two Services: `<cluster>` gives every member its DNS name, `<cluster>-client` leads clients to voters. Only the
+//! selector, the named ports and publishNotReadyAddresses are ours; what others add stays (H21).
+
+use std::collections::BTreeMap;
+
+use api::{labels, metadata, names};
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Resource;
+use serde_json::{Value, json};
+
+use crate::view::{Scene, controller_uid};
+use crate::{Action, Plan};
+
+pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
+    keep_one(scene, plan, scene.view.headless_service.as_ref(), headless(scene));
+    keep_one(scene, plan, scene.view.client_service.as_ref(), client(scene));
+}
+
+fn keep_one(scene: &Scene<'_>, plan: &mut Plan, live: Option<&Service>, wanted: Service) {
+    let Some(live) = live else {
+        plan.act(Action::CreateService(Box::new(wanted)));
+        return;
+    };
+    let name = wanted.metadata.name.clone().unwrap_or_default();
+    // T21: a Service that somebody else made is theirs, even under the name we want.
+    if controller_uid(&live.metadata) != scene.cluster.metadata.uid.as_deref() {
+        plan.wait_for(format!("Service {name} belongs to somebody else; rename or delete it"));
+        return;
+    }
+    if let Some(patch) = repair(live.spec.as_ref(), wanted.spec.as_ref()) {
+        plan.act(Action::RepairService { name, patch });
+    }
+}
+
+/// The headless Service: it also publishes members that are not ready, because a member must be found by its peers
+/// before it can become ready.
+fn headless(scene: &Scene<'_>) -> Service {
+    let mut service = service(
+        scene,
+        names::headless_service(&scene.view.name),
+        [("client", names::CLIENT_PORT), ("peer", names::PEER_PORT)],
+    );
+    let spec = service.spec.get_or_insert_default();
+    spec.cluster_ip = Some("None".to_owned());
+    spec.publish_not_ready_addresses = Some(true);
+    spec.selector = Some(labels::select_cluster(&scene.view.name));
+    service
+}
+
+/// The client Service: voters only, since a learner refuses what clients ask (T19).
+fn client(scene: &Scene<'_>) -> Service {
+    let mut service =
+        service(scene, names::client_service(&scene.view.name), [("client", names::CLIENT_PORT)]);
+    let mut selector = labels::select_cluster(&scene.view.name);
+    selector.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
+    service.spec.get_or_insert_default().selector = Some(selector);
+    service
+}
+
+fn service<const N: usize>(scene: &Scene<'_>, name: String, ports: [(&str, i32); N]) -> Service {
+    let extra = scene.target().additional_metadata.unwrap_or_default();
+    let port = |(name, port): (&str, i32)| ServicePort {
+        name: Some(name.to_owned()),
+        port,
+        protocol: Some("TCP".to_owned()),
+        target_port: Some(IntOrString::Int(port)),
+        ..ServicePort::default()
+    };
+    Service {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(scene.view.namespace.clone()),
+            labels: metadata::merge(Some(labels::for_cluster(&scene.view.name)), &extra.labels),
+            annotations: metadata::merge(None, &extra.annotations),
+            owner_references: scene.cluster.controller_owner_ref(&()).map(|o| vec![o]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec { ports: Some(ports.map(port).to_vec()), ..ServiceSpec::default() }),
+        status: None,
+    }
+}
+
+/// The merge patch that brings back what is ours, or nothing.
+fn repair(live: Option<&ServiceSpec>, wanted: Option<&ServiceSpec>) -> Option<Value> {
+    let (live, wanted) = (live?, wanted?);
+    let mut spec = serde_json::Map::new();
+    if live.selector != wanted.selector {
+        // A merge patch removes a key only when told so.
+        let gone = live.selector.iter().flatten().map(|(key, _)| (key.clone(), Value::Null));
+        let kept = wanted.selector.iter().flatten().map(|(key, value)| (key.clone(), json!(value)));
+        spec.insert("selector".into(), gone.chain(kept).collect::<BTreeMap<_, _>>().into_iter().collect());
+    }
+    if wanted.publish_not_ready_addresses == Some(true) && live.publish_not_ready_addresses != Some(true) {
+        spec.insert("publishNotReadyAddresses".into(), json!(true));
+    }
+    let ports = repaired_ports(live, wanted);
+    if Some(&ports) != live.ports.as_ref() {
+        spec.insert("ports".into(), json!(ports));
+    }
+    (!spec.is_empty()).then(|| json!({ "spec": spec }))
+}
+
+/// Our ports as they must be, then whatever others added. Compared with defaults filled in: a bare comparison finds a
+/// difference on every pass.
+fn repaired_ports(live: &ServiceSpec, wanted: &ServiceSpec) -> Vec<ServicePort> {
+    let mut ports = live.ports.clone().unwrap_or_default();
+    for port in wanted.ports.iter().flatten() {
+        match ports.iter_mut().find(|p| p.name == port.name) {
+            Some(found) => {
+                found.port = port.port;
+                found.protocol = port.protocol.clone();
+                found.target_port = port.target_port.clone();
+            }
+            None => ports.push(port.clone()),
+        }
+    }
+    ports
+}

@@ -1,0 +1,306 @@
+//! The Pod of each member: when it may exist, and what it looks like. A Pod is never changed in place, except for the
+//! role label by which Services and budgets tell voters from learners.
+
+use api::{EtcdMember, labels, metadata, names};
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, HTTPGetAction,
+    PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
+    Probe, ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, Volume, VolumeMount,
+    WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{Resource, ResourceExt};
+
+use crate::view::{Assessed, MemberView, Scene};
+use crate::{Action, Plan, Settings, volume};
+
+const METRICS_PORT: i32 = 2381;
+const DATA_ROOT: &str = "/var/lib/etcd";
+/// The user of the etcd image; any other would not own its volume.
+const NONROOT: i64 = 65532;
+/// etcd applies "add learner" on every member against that member's own `--max-learners`, so all members must agree on
+/// one value for all time. It is a constant for that reason, larger than any sensible number of joiners at once.
+const MAX_LEARNERS: usize = 8;
+
+pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
+    for member in scene.running().filter(|m| !m.is_pending()) {
+        match &member.pod {
+            None if may_start(member) => {
+                let pod = desired(member, &scene.view.settings, scene.is_formed());
+                plan.act(Action::CreatePod(Box::new(pod)));
+            }
+            None => {}
+            Some(found) if !member.owns(&found.metadata) => {
+                plan.wait_for(format!("Pod {} is owned by a different EtcdMember", member.name()));
+            }
+            Some(found) => relabel(member, found, plan),
+        }
+    }
+}
+
+/// A memory-backed member lives and dies with its Pod (H27); a member on a volume needs that volume.
+fn may_start(member: &Assessed<'_>) -> bool {
+    let had_pod = member.member.status.as_ref().is_some_and(|s| s.pod_uid.is_some());
+    if member.is_memory() { !had_pod } else { volume::is_usable(member) }
+}
+
+fn relabel(member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
+    let labelled = pod.labels().get(labels::ROLE).is_some_and(|role| role == labels::VOTER);
+    let voter = member.status.is_voter;
+    if labelled != voter && pod.metadata.deletion_timestamp.is_none() {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        plan.act(Action::LabelPod { name: member.name().to_owned(), uid, voter });
+    }
+}
+
+/// How many learners every member of the cluster accepts at once. Pods made by somebody else accept one.
+pub(crate) fn max_learners(scene: &Scene<'_>) -> usize {
+    let accepted = |pod: &Pod| {
+        let command = etcd_container(pod).and_then(|c| c.command.as_ref())?;
+        command.iter().find_map(|flag| flag.split_once("max-learners=")?.1.parse().ok())
+    };
+    let pods = scene.members.iter().filter_map(|m| m.pod.as_ref());
+    pods.map(|pod| accepted(pod).unwrap_or(1)).min().unwrap_or(1)
+}
+
+/// The container that runs etcd.
+pub fn etcd_container(pod: &Pod) -> Option<&Container> {
+    pod.spec.as_ref()?.containers.iter().find(|c| c.name == "etcd")
+}
+
+fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
+    let spec = &member.member.spec;
+    let extra = spec.additional_metadata.clone().unwrap_or_default();
+    let mut own = labels::for_member(&spec.cluster_name, member.name());
+    if member.status.is_voter {
+        own.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
+    }
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(member.name().to_owned()),
+            namespace: member.member.metadata.namespace.clone(),
+            labels: metadata::merge(Some(own), &extra.labels),
+            annotations: metadata::merge(None, &extra.annotations),
+            owner_references: member.member.controller_owner_ref(&()).map(|o| vec![o]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            hostname: Some(member.name().to_owned()),
+            subdomain: Some(member.service_name()),
+            affinity: affinity(&member.member),
+            topology_spread_constraints: non_empty(&spec.topology_spread_constraints),
+            image_pull_secrets: non_empty(&spec.image_pull_secrets),
+            automount_service_account_token: Some(false),
+            security_context: Some(PodSecurityContext {
+                run_as_non_root: Some(true),
+                run_as_user: Some(NONROOT),
+                run_as_group: Some(NONROOT),
+                fs_group: Some(NONROOT),
+                seccomp_profile: Some(SeccompProfile {
+                    type_: "RuntimeDefault".to_owned(),
+                    localhost_profile: None,
+                }),
+                ..PodSecurityContext::default()
+            }),
+            containers: vec![container(member, settings, formed)],
+            volumes: Some(vec![data_volume(member)]),
+            ..PodSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn container(member: &MemberView, settings: &Settings, formed: bool) -> Container {
+    let spec = &member.member.spec;
+    let port = |name: &str, port| ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: port,
+        ..ContainerPort::default()
+    };
+    Container {
+        name: "etcd".to_owned(),
+        image: Some(format!("{}:v{}", settings.etcd_image_repository, spec.version)),
+        command: Some(command(member, formed)),
+        ports: Some(vec![
+            port("client", names::CLIENT_PORT),
+            port("peer", names::PEER_PORT),
+            port("metrics", METRICS_PORT),
+        ]),
+        resources: Some(resources(spec.resources.as_ref())),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(vec![VolumeMount {
+            name: "data".to_owned(),
+            mount_path: DATA_ROOT.to_owned(),
+            ..VolumeMount::default()
+        }]),
+        startup_probe: Some(startup_probe()),
+        liveness_probe: Some(liveness_probe()),
+        readiness_probe: Some(readiness_probe()),
+        ..Container::default()
+    }
+}
+
+/// Looks each second, so that a member is ready the moment it is. It must never end in a restart, because etcd without
+/// a quorum can not become healthy by being restarted: a day of failures comes first.
+fn startup_probe() -> Probe {
+    Probe {
+        http_get: Some(health()),
+        period_seconds: Some(1),
+        failure_threshold: Some(86_400),
+        ..Probe::default()
+    }
+}
+
+/// Only whether the process lives; never whether it has a quorum (H17).
+fn liveness_probe() -> Probe {
+    Probe {
+        tcp_socket: Some(TCPSocketAction { port: IntOrString::Int(names::PEER_PORT), host: None }),
+        initial_delay_seconds: Some(15),
+        period_seconds: Some(10),
+        failure_threshold: Some(3),
+        ..Probe::default()
+    }
+}
+
+fn readiness_probe() -> Probe {
+    Probe {
+        http_get: Some(health()),
+        period_seconds: Some(5),
+        timeout_seconds: Some(3),
+        failure_threshold: Some(3),
+        ..Probe::default()
+    }
+}
+
+/// A full database must not take the endpoints away (T18): the user has to reach etcd to make room.
+fn health() -> HTTPGetAction {
+    HTTPGetAction {
+        path: Some("/health?exclude=NOSPACE".to_owned()),
+        port: IntOrString::Int(METRICS_PORT),
+        ..HTTPGetAction::default()
+    }
+}
+
+/// The whole command line. The order is the one the Go operator uses; what it does not have comes last.
+fn command(member: &MemberView, formed: bool) -> Vec<String> {
+    let spec = &member.member.spec;
+    let (name, service, namespace) = (member.name(), member.service_name(), member.namespace());
+    let mut command = vec![
+        "etcd".to_owned(),
+        format!("--name={name}"),
+        format!("--data-dir={}", data_dir(&member.member)),
+        format!("--listen-peer-urls=http://0.0.0.0:{}", names::PEER_PORT),
+        format!("--listen-client-urls=http://0.0.0.0:{}", names::CLIENT_PORT),
+        format!("--advertise-client-urls={}", names::client_url(false, name, &service, namespace)),
+        format!("--initial-advertise-peer-urls={}", member.peer_url()),
+        format!("--initial-cluster={}", spec.initial_cluster),
+        format!("--initial-cluster-token={}", spec.cluster_token),
+        format!("--initial-cluster-state={}", if starts_new(member, formed) { "new" } else { "existing" }),
+        format!("--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}"),
+    ];
+    if let Some(options) = &spec.options {
+        command.extend(options.quota_backend_bytes.map(|n| format!("--quota-backend-bytes={n}")));
+        command
+            .extend(options.auto_compaction_mode.map(|m| format!("--auto-compaction-mode={}", m.as_str())));
+        let retention = options.auto_compaction_retention.as_ref();
+        command.extend(retention.map(|r| format!("--auto-compaction-retention={r}")));
+        command.extend(options.snapshot_count.map(|n| format!("--snapshot-count={n}")));
+    }
+    command.extend(max_learners_flag(&spec.version));
+    command
+}
+
+/// `new` only for a seed that has never been part of anything (H31): a seed that lost its data must not form a second
+/// cluster with the same ids.
+fn starts_new(member: &MemberView, formed: bool) -> bool {
+    let known = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
+    member.member.spec.bootstrap && !known && !formed
+}
+
+fn max_learners_flag(version: &str) -> Option<String> {
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    match (parts.next()?, parts.next()?) {
+        (3, ..5) => None,
+        (3, 5) => Some(format!("--experimental-max-learners={MAX_LEARNERS}")),
+        _ => Some(format!("--max-learners={MAX_LEARNERS}")),
+    }
+}
+
+/// Adopted members keep their data below the root of the volume; a value that could leave it is ignored (H40).
+fn data_dir(member: &EtcdMember) -> String {
+    let below = member.annotations().get(labels::annotation::DATA_DIR_SUBPATH);
+    match below.and_then(|value| labels::data_dir_subpath(value)) {
+        Some(directory) => format!("{DATA_ROOT}/{directory}"),
+        None => DATA_ROOT.to_owned(),
+    }
+}
+
+/// What the user asks for, as soon as they ask for anything (claims alone count, H37).
+fn resources(wanted: Option<&ResourceRequirements>) -> ResourceRequirements {
+    let given = wanted.filter(|r| {
+        r.requests.as_ref().is_some_and(|m| !m.is_empty())
+            || r.limits.as_ref().is_some_and(|m| !m.is_empty())
+            || r.claims.as_ref().is_some_and(|c| !c.is_empty())
+    });
+    given.cloned().unwrap_or_else(|| ResourceRequirements {
+        requests: Some(
+            [("cpu", "100m"), ("memory", "128Mi")]
+                .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
+                .into(),
+        ),
+        ..ResourceRequirements::default()
+    })
+}
+
+/// Without a wish of the user's, members prefer different nodes and zones.
+fn affinity(member: &EtcdMember) -> Option<Affinity> {
+    if member.spec.affinity.is_some() || !member.spec.topology_spread_constraints.is_empty() {
+        return member.spec.affinity.clone();
+    }
+    let apart = |weight, key: &str| WeightedPodAffinityTerm {
+        weight,
+        pod_affinity_term: PodAffinityTerm {
+            topology_key: key.to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(labels::select_cluster(&member.spec.cluster_name)),
+                match_expressions: None,
+            }),
+            ..PodAffinityTerm::default()
+        },
+    };
+    Some(Affinity {
+        pod_anti_affinity: Some(PodAntiAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![
+                apart(100, "kubernetes.io/hostname"),
+                apart(50, "topology.kubernetes.io/zone"),
+            ]),
+            required_during_scheduling_ignored_during_execution: None,
+        }),
+        ..Affinity::default()
+    })
+}
+
+fn data_volume(member: &MemberView) -> Volume {
+    let mut volume = Volume { name: "data".to_owned(), ..Volume::default() };
+    if member.is_memory() {
+        volume.empty_dir = Some(EmptyDirVolumeSource {
+            medium: Some("Memory".to_owned()),
+            size_limit: Some(member.member.spec.storage.size.clone()),
+        });
+    } else {
+        let claim_name = names::pvc(member.name());
+        volume.persistent_volume_claim =
+            Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: None });
+    }
+    volume
+}
+
+fn non_empty<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
+}

@@ -1,0 +1,29 @@
+//! What this version does not do yet. A cluster that asks for it is left exactly as it is: a plaintext member in a
+//! cluster that was meant to be encrypted would be worse than none.
+
+use api::conditions::{self, reason};
+use api::{EtcdClusterSpec, EtcdClusterStatus};
+
+use crate::view::Scene;
+
+/// The first field of the spec that the operator can not honour.
+pub fn missing(spec: &EtcdClusterSpec) -> Option<&'static str> {
+    if spec.client_tls() {
+        Some("spec.tls.client")
+    } else if spec.peer_tls() {
+        Some("spec.tls.peer")
+    } else if spec.auth.as_ref().is_some_and(|auth| auth.enabled) {
+        Some("spec.auth.enabled")
+    } else if spec.bootstrap.as_ref().is_some_and(|b| b.restore.is_some()) {
+        Some("spec.bootstrap.restore")
+    } else {
+        None
+    }
+}
+
+pub(crate) fn decline(scene: &Scene<'_>, status: &mut EtcdClusterStatus, field: &str) {
+    let message =
+        format!("{field} is not supported by this version of the operator; the cluster is left untouched");
+    scene.set_condition(status, conditions::AVAILABLE, false, reason::UNSUPPORTED, &message);
+    scene.set_condition(status, conditions::PROGRESSING, false, reason::UNSUPPORTED, &message);
+}

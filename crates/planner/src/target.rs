@@ -1,0 +1,113 @@
+//! What the cluster is being made into: `status.observed`. A change of the spec is taken up only once the previous
+//! target is reached, or has run out of time, because a target that moves under a half-done membership change
+//! corrupts it (H1).
+
+use api::{EtcdClusterStatus, ObservedSpec, conditions, names};
+use conditions::reason;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::view::Scene;
+
+/// Brings token, target and deadline up to date. False when the target was taken anew: it has to be stored before
+/// anything may rest on it.
+pub(crate) fn settle(scene: &Scene<'_>, status: &mut EtcdClusterStatus) -> bool {
+    let cluster = scene.cluster;
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    let mut settled = true;
+    if status.cluster_token.is_none() {
+        status.cluster_token = Some(names::cluster_token(&scene.view.namespace, &scene.view.name, uid));
+        settled = false;
+    }
+    let Some(observed) = status.observed.clone() else {
+        adopt(scene, status, reason::INITIAL_SNAPSHOT, "first look at this cluster");
+        return false;
+    };
+
+    let reached = is_reached(scene, &observed);
+    let edited = !observed.matches(&cluster.spec);
+    let expired = status.progress_deadline.as_ref().is_some_and(|d| d.0 <= scene.now);
+    match (reached, edited, expired) {
+        (true, true, _) => {
+            adopt(scene, status, reason::SPEC_CHANGED, "previous target reached, taking up the new spec");
+            return false;
+        }
+        (false, true, true) if scene.is_formed() => {
+            let why = "previous target not reached in time, taking up the new spec";
+            adopt(scene, status, reason::RETRY_AFTER_DEADLINE, why);
+            return false;
+        }
+        (true, false, _) => {
+            status.progress_deadline = None;
+            progressing(scene, status, false, reason::RECONCILED, "actual state matches status.observed");
+        }
+        (false, _, true) => give_up_waiting(scene, status, &observed),
+        (false, _, false) => progressing_on(scene, status, &observed),
+    }
+    settled
+}
+
+/// Reached: as many members as wanted, all of them ready voters.
+fn is_reached(scene: &Scene<'_>, observed: &ObservedSpec) -> bool {
+    let wanted = usize::try_from(observed.replicas).unwrap_or(0);
+    let mut running = scene.running().peekable();
+    if wanted == 0 {
+        return running.peek().is_none();
+    }
+    scene.is_formed()
+        && scene.running().count() == wanted
+        && running.all(|m| m.is_ready() && m.status.is_voter)
+        && scene.members.iter().all(|m| !m.is_deleting())
+}
+
+fn adopt(scene: &Scene<'_>, status: &mut EtcdClusterStatus, reason: &'static str, message: &str) {
+    let seconds = i64::from(scene.cluster.spec.progress_deadline_seconds());
+    let until = scene.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+    status.observed = Some(ObservedSpec::from_spec(&scene.cluster.spec));
+    status.progress_deadline = Some(conditions::wire_time(until));
+    progressing(scene, status, true, reason, message);
+}
+
+/// The deadline is a verdict, not a stop: work goes on, and success clears it.
+fn give_up_waiting(scene: &Scene<'_>, status: &mut EtcdClusterStatus, observed: &ObservedSpec) {
+    let n = observed.replicas;
+    if scene.is_formed() {
+        let message = format!("{n} members of version {} were not ready in time", observed.version);
+        progressing(scene, status, false, reason::DEADLINE_EXCEEDED, &message);
+    } else {
+        let message = format!("could not bootstrap {n}-member cluster within deadline");
+        progressing(scene, status, false, reason::BOOTSTRAP_FAILED, &message);
+    }
+}
+
+fn progressing_on(scene: &Scene<'_>, status: &mut EtcdClusterStatus, observed: &ObservedSpec) {
+    if let Some(seed) = waiting_seed(scene) {
+        let message = format!("waiting for the Pod of bootstrap member \"{seed}\"");
+        progressing(scene, status, true, reason::WAITING_FOR_SEED, &message);
+        return;
+    }
+    // A target that is being worked on keeps the reason it was taken up for; one that was reached before has lost a
+    // member since.
+    let current = conditions::find(&status.conditions, conditions::PROGRESSING);
+    if current.is_none_or(|c| c.status == "False" || c.reason == reason::WAITING_FOR_SEED) {
+        let message = format!("working towards {} ready members", observed.replicas);
+        progressing(scene, status, true, reason::RECONCILING, &message);
+    }
+}
+
+/// The seed, while it has no Pod and nothing has formed.
+fn waiting_seed<'a>(scene: &'a Scene<'_>) -> Option<&'a str> {
+    if scene.is_formed() {
+        return None;
+    }
+    scene.running().find(|m| m.member.spec.bootstrap && m.pod.is_none()).map(|m| m.view.name())
+}
+
+fn progressing(
+    scene: &Scene<'_>,
+    status: &mut EtcdClusterStatus,
+    on: bool,
+    reason: &'static str,
+    message: &str,
+) {
+    scene.set_condition(status, conditions::PROGRESSING, on, reason, message);
+}

@@ -1,0 +1,254 @@
+//! Everything known about one cluster, as plain data, and the questions the other files ask of it.
+
+use api::conditions::{self, NewCondition};
+use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberStatus, ObservedSpec, labels, names};
+use etcd::{Membership, Status};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+
+use crate::member_status;
+
+/// One cluster and all that belongs to it, read at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterView {
+    pub namespace: String,
+    pub name: String,
+    /// Absent once it is deleted; what it left behind is still in the view.
+    pub cluster: Option<EtcdCluster>,
+    /// Every EtcdMember with this cluster's label, whoever owns it.
+    pub members: Vec<MemberView>,
+    pub headless_service: Option<Service>,
+    pub client_service: Option<Service>,
+    pub etcd: EtcdView,
+    pub settings: Settings,
+    /// Randomness for new names, drawn by whoever made the view, so that the plan itself stays a function.
+    pub entropy: u64,
+}
+
+/// One EtcdMember with what it owns and what its etcd process says.
+#[derive(Clone, Debug, Default)]
+pub struct MemberView {
+    pub member: EtcdMember,
+    pub pod: Option<Pod>,
+    pub volume: Option<PersistentVolumeClaim>,
+    /// The answer to Status in this pass; absent when there was nobody to ask.
+    pub etcd: Option<Result<Status, etcd::Error>>,
+}
+
+/// What etcd says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct EtcdView {
+    /// The linearizable member list read in this pass: its presence proves a quorum.
+    pub membership: Option<Seen<Membership>>,
+    /// Why there is no list, if somebody was asked.
+    pub failure: Option<etcd::Error>,
+    /// When a quorum last confirmed itself, in this pass or an earlier one.
+    pub confirmed_at: Option<Timestamp>,
+}
+
+/// A fact and the member that stated it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen<T> {
+    pub fact: T,
+    pub from: String,
+}
+
+/// What the operator was started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Repository of the etcd image, without a tag.
+    pub etcd_image_repository: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { etcd_image_repository: "quay.io/coreos/etcd".to_owned() }
+    }
+}
+
+impl ClusterView {
+    /// The cluster, unless it is gone or going.
+    pub fn living_cluster(&self) -> Option<&EtcdCluster> {
+        self.cluster.as_ref().filter(|c| c.metadata.deletion_timestamp.is_none())
+    }
+
+    /// Whether `member` was made for the cluster object in this view, and not for an earlier one of the same name
+    /// (T10).
+    pub(crate) fn owns(&self, member: &EtcdMember) -> bool {
+        let uid = self.cluster.as_ref().and_then(|c| c.metadata.uid.as_deref());
+        uid.is_some() && controller_uid(&member.metadata) == uid
+    }
+}
+
+/// The UID of the controlling owner.
+pub fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|o| o.controller == Some(true)).map(|o| o.uid.as_str())
+}
+
+impl MemberView {
+    pub fn name(&self) -> &str {
+        self.member.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub fn uid(&self) -> &str {
+        self.member.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The Service whose DNS names the member uses; legacy members bring their own (H41).
+    pub fn service_name(&self) -> String {
+        self.member
+            .annotations()
+            .get(labels::annotation::HEADLESS_SERVICE_NAME)
+            .unwrap_or(&self.member.spec.cluster_name)
+            .clone()
+    }
+
+    pub fn namespace(&self) -> &str {
+        self.member.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    pub fn peer_url(&self) -> String {
+        names::peer_url(false, self.name(), &self.service_name(), self.namespace())
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.member.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Created, but not yet told whom to join: it gets no volume and no Pod.
+    pub fn is_pending(&self) -> bool {
+        self.member.spec.initial_cluster.is_empty()
+    }
+
+    pub fn is_memory(&self) -> bool {
+        self.member.spec.storage.medium.is_memory()
+    }
+
+    /// The member's own word in this pass, if it gave one.
+    pub fn serving(&self) -> Option<&Status> {
+        self.etcd.as_ref().and_then(|answer| answer.as_ref().ok())
+    }
+
+    /// The Pod, if it is this member's and not on its way out.
+    pub fn living_pod(&self) -> Option<&Pod> {
+        self.pod.as_ref().filter(|p| p.metadata.deletion_timestamp.is_none() && self.owns(&p.metadata))
+    }
+
+    /// Whether an object of the member's name is really its own (H14, H15).
+    pub(crate) fn owns(&self, metadata: &ObjectMeta) -> bool {
+        !self.uid().is_empty() && controller_uid(metadata) == Some(self.uid())
+    }
+}
+
+/// A member with the status it should show.
+#[derive(Clone, Debug)]
+pub(crate) struct Assessed<'a> {
+    pub view: &'a MemberView,
+    pub status: EtcdMemberStatus,
+}
+
+impl std::ops::Deref for Assessed<'_> {
+    type Target = MemberView;
+
+    fn deref(&self) -> &MemberView {
+        self.view
+    }
+}
+
+impl Assessed<'_> {
+    pub fn is_ready(&self) -> bool {
+        conditions::is_true(&self.status.conditions, conditions::READY)
+    }
+}
+
+/// The view as one pass sees it: a living cluster and the members that are its own.
+pub(crate) struct Scene<'a> {
+    pub view: &'a ClusterView,
+    pub cluster: &'a EtcdCluster,
+    pub members: Vec<Assessed<'a>>,
+    pub now: Timestamp,
+}
+
+impl<'a> Scene<'a> {
+    pub fn new(view: &'a ClusterView, cluster: &'a EtcdCluster, now: Timestamp) -> Self {
+        let mut members: Vec<_> = view
+            .members
+            .iter()
+            .filter(|m| view.owns(&m.member))
+            .map(|m| Assessed { view: m, status: member_status::assess(view, cluster, m, now) })
+            .collect();
+        members.sort_by(|a, b| age(a).cmp(&age(b)));
+        Self { view, cluster, members, now }
+    }
+
+    /// What the cluster is being made into; before the first pass has latched it, what the user asks for.
+    pub fn target(&self) -> ObservedSpec {
+        let latched = self.cluster.status.as_ref().and_then(|s| s.observed.clone());
+        latched.unwrap_or_else(|| ObservedSpec::from_spec(&self.cluster.spec))
+    }
+
+    pub fn cluster_id(&self) -> Option<String> {
+        self.cluster.status.as_ref().and_then(|s| s.cluster_id.clone())
+    }
+
+    pub fn is_formed(&self) -> bool {
+        self.cluster_id().is_some()
+    }
+
+    /// Members that are meant to run: not leaving, not paused.
+    pub fn running(&self) -> impl Iterator<Item = &Assessed<'a>> {
+        self.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant)
+    }
+
+    pub fn membership(&self) -> Option<&'a Membership> {
+        self.view.etcd.membership.as_ref().map(|seen| &seen.fact)
+    }
+
+    pub fn by_peer_url(&self, member: &etcd::Member) -> Option<&Assessed<'a>> {
+        self.members.iter().find(|m| member.peer_urls.contains(&m.peer_url()))
+    }
+
+    /// Sets a condition of the cluster, stamped with the generation it speaks of.
+    pub fn set_condition(
+        &self,
+        status: &mut EtcdClusterStatus,
+        type_: &'static str,
+        on: bool,
+        reason: &'static str,
+        message: &str,
+    ) {
+        let condition = NewCondition::new(type_, on, reason, message, self.cluster.metadata.generation);
+        conditions::set_condition(&mut status.conditions, condition, self.now);
+    }
+
+    /// A name no member has, `<cluster>-<5 characters>`, from the view's entropy.
+    pub fn fresh_member_name(&self) -> String {
+        // The letters Kubernetes itself uses for generated names: no vowels, no look-alikes.
+        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut state = self.view.entropy;
+        loop {
+            let suffix: String = (0..5)
+                .map(|_| {
+                    // splitmix64: every seed gives a full-period sequence, so the loop ends.
+                    state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                    let mut z = state;
+                    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                    char::from(ALPHABET[((z ^ (z >> 31)) % ALPHABET.len() as u64) as usize])
+                })
+                .collect();
+            let name = format!("{}-{suffix}", self.view.name);
+            if self.view.members.iter().all(|m| m.name() != name) {
+                return name;
+            }
+        }
+    }
+}
+
+/// Oldest first, then by name: the order members are listed and numbered in.
+fn age(m: &MemberView) -> (Option<Timestamp>, &str) {
+    (m.member.metadata.creation_timestamp.as_ref().map(|t| t.0), m.name())
+}

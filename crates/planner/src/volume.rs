@@ -1,0 +1,71 @@
+//! The PersistentVolumeClaim of each member. A claim is made once, before the member's first start; a member that has
+//! joined never gets a blank one (T7): it would come back as a voter that has forgotten what it voted for.
+
+use std::collections::BTreeMap;
+
+use api::{labels, metadata, names};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
+use crate::view::{MemberView, Scene};
+use crate::{Action, Plan};
+
+pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
+    for member in scene.running().filter(|m| !m.is_pending() && !m.is_memory()) {
+        match &member.volume {
+            None if has_joined(member) => plan.wait_for(format!(
+                "{} is gone but member {} had joined; it gets no blank volume",
+                names::pvc(member.name()),
+                member.name()
+            )),
+            None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
+            // H15: mounting a stranger's volume could mix two clusters' data.
+            Some(found) if !member.owns(&found.metadata) => {
+                plan.wait_for(format!("{} is owned by a different EtcdMember", names::pvc(member.name())));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether the member may get a Pod as far as its data goes.
+pub(crate) fn is_usable(member: &MemberView) -> bool {
+    match &member.volume {
+        // Its Pod may be created together with the claim.
+        None => member.is_memory() || !has_joined(member),
+        Some(found) => member.owns(&found.metadata),
+    }
+}
+
+fn has_joined(member: &MemberView) -> bool {
+    member.member.status.as_ref().is_some_and(|s| s.member_id.is_some())
+}
+
+fn claim(member: &MemberView) -> PersistentVolumeClaim {
+    let spec = &member.member.spec;
+    let extra = spec.additional_metadata.clone().unwrap_or_default();
+    let own = labels::for_member(&spec.cluster_name, member.name());
+    PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: Some(names::pvc(member.name())),
+            namespace: member.member.metadata.namespace.clone(),
+            labels: metadata::merge(Some(own), &extra.labels),
+            annotations: metadata::merge(None, &extra.annotations),
+            owner_references: member.member.controller_owner_ref(&()).map(|o| vec![o]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            storage_class_name: spec.storage.storage_class_name.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(BTreeMap::from([("storage".to_owned(), spec.storage.size.clone())])),
+                limits: None,
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: None,
+    }
+}
