@@ -10,7 +10,7 @@ use crate::{
     addresses::{MAX_NODES, Node},
     paths::Paths,
     state::{State, boot_id},
-    sys::{cgroup::Cgroups, mounts, network},
+    sys::{cgroup::Cgroups, mounts, network, throttle},
 };
 
 /// What of a lab is on the machine.
@@ -64,6 +64,9 @@ pub fn clean(paths: &Paths) -> Result<()> {
     }
     for name in cgroups.ours() {
         cgroups.kill(&name)?;
+    }
+    for (device, _) in mounts::loop_devices(paths.root()) {
+        throttle::clear(&device);
     }
     mounts::unmount_all(paths.root())?;
     mounts::detach_loops(paths.root())?;

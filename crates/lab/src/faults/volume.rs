@@ -9,14 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::{fs::FallocateFlags, io::Errno};
 
-use crate::{
-    cli,
-    cluster::api,
-    paths::Paths,
-    provisioner::disk::Disk,
-    state::State,
-    sys::{PREFIX, cgroup::Cgroups},
-};
+use crate::{cli, cluster::api, paths::Paths, provisioner::disk::Disk, state::State, sys::throttle};
 
 /// The file that takes up all space.
 const FILLER: &str = ".lab-fill";
@@ -48,7 +41,7 @@ pub fn run(paths: &Paths, args: cli::Volume) -> Result<()> {
             Ok(())
         }
         cli::Volume::Wipe { claim } => wipe(find(paths, &claim)?.mount_point()),
-        cli::Volume::Throttle { claim, iops } => throttle(&find(paths, &claim)?, iops),
+        cli::Volume::Throttle { claim, iops } => throttle::set(&find(paths, &claim)?.device()?, iops),
     }
 }
 
@@ -125,46 +118,6 @@ fn wipe(dir: &Path) -> Result<()> {
         removed.with_context(|| format!("cannot remove {}", path.display()))?;
     }
     Ok(())
-}
-
-/// Limits operations per second on the loop device, for the containers of today and for the kernel's own writing.
-fn throttle(disk: &Disk, iops: u64) -> Result<()> {
-    let Cgroups::V1(roots) = Cgroups::detect()? else {
-        bail!(
-            "slowing a disk down needs the blkio controller of cgroup v1, which this machine does not have"
-        );
-    };
-    let Some(root) = roots.iter().find(|root| root.join("blkio.throttle.write_iops_device").exists()) else {
-        bail!("this kernel cannot limit the speed of a disk (no block throttling)");
-    };
-    let device = disk.device()?;
-    let name = device.file_name().context("a device has a name")?;
-    let number = fs::read_to_string(Path::new("/sys/block").join(name).join("dev"))?;
-    let rule = format!("{} {iops}", number.trim());
-    for group in groups(root) {
-        for file in ["blkio.throttle.write_iops_device", "blkio.throttle.read_iops_device"] {
-            let file = group.join(file);
-            fs::write(&file, &rule)
-                .with_context(|| format!("cannot write {rule:?} to {}", file.display()))?;
-        }
-    }
-    Ok(())
-}
-
-/// In cgroup v1 limits are not inherited, so every group gets its own; the root one covers deferred writes.
-fn groups(root: &Path) -> Vec<PathBuf> {
-    let mut found = vec![root.to_path_buf()];
-    let below = |dir: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
-    };
-    let ours = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
-    let mut queue: Vec<_> = below(root).into_iter().filter(ours).collect();
-    while let Some(group) = queue.pop() {
-        queue.extend(below(&group));
-        found.push(group);
-    }
-    found
 }
 
 #[cfg(test)]

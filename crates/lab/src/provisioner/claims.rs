@@ -10,9 +10,12 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
-    runtime::controller::Action,
+    runtime::{
+        controller::Action,
+        events::{Event, EventType},
+    },
 };
 use serde_json::json;
 
@@ -28,25 +31,62 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// What a claim needs from us.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Need {
     Nothing,
-    /// A volume of that many bytes on that node.
-    Volume(String, u64),
-    /// The named volume, grown to that many bytes.
-    Growth(String, u64),
+    /// A volume of that size on that node.
+    Volume(String, Size),
+    /// The named volume, grown to that size.
+    Growth(String, Size),
+}
+
+/// In bytes, and as the user wrote it: `1Gi` should not come back as 1073741824.
+#[derive(Clone, Debug, PartialEq)]
+struct Size {
+    bytes: u64,
+    text: Quantity,
+}
+
+impl Size {
+    fn parse(text: &Quantity) -> anyhow::Result<Self> {
+        match quantity::parse(&text.0)? {
+            bytes if bytes < MIN_SIZE => {
+                Ok(Self { bytes: MIN_SIZE, text: Quantity(format!("{}Mi", MIN_SIZE >> 20)) })
+            }
+            bytes => Ok(Self { bytes, text: text.clone() }),
+        }
+    }
+
+    fn capacity(&self) -> BTreeMap<String, Quantity> {
+        BTreeMap::from([("storage".to_owned(), self.text.clone())])
+    }
 }
 
 pub(super) async fn reconcile(
     claim: Arc<PersistentVolumeClaim>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
-    match need(&claim).map_err(Error::Disk)? {
-        Need::Nothing => {}
-        Need::Volume(node, size) => provision(&claim, &node, size, &context).await?,
-        Need::Growth(volume, size) => grow(&claim, &volume, size, &context).await?,
+    let served = serve(&claim, &context).await;
+    if let Err(error) = &served {
+        // Shown by `kubectl describe`; the failure itself is retried and logged by the controller.
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "ProvisioningFailed".into(),
+            note: Some(error.to_string()),
+            action: "Provision".into(),
+            secondary: None,
+        };
+        let _ = context.events.publish(&event, &claim.object_ref(&())).await;
     }
-    Ok(Action::await_change())
+    served.map(|()| Action::await_change())
+}
+
+async fn serve(claim: &PersistentVolumeClaim, context: &Context) -> Result<(), Error> {
+    match need(claim).map_err(Error::Disk)? {
+        Need::Nothing => Ok(()),
+        Need::Volume(node, size) => provision(claim, &node, &size, context).await,
+        Need::Growth(volume, size) => grow(claim, &volume, &size, context).await,
+    }
 }
 
 fn need(claim: &PersistentVolumeClaim) -> anyhow::Result<Need> {
@@ -56,7 +96,8 @@ fn need(claim: &PersistentVolumeClaim) -> anyhow::Result<Need> {
     }
     let spec = claim.spec.clone().unwrap_or_default();
     let requests = spec.resources.and_then(|resources| resources.requests).unwrap_or_default();
-    let wanted = requests.get("storage").map_or(Ok(0), |size| quantity::parse(&size.0))?;
+    let Some(wanted) = requests.get("storage") else { return Ok(Need::Nothing) };
+    let wanted = Size::parse(wanted)?;
     match (spec.volume_name, annotation(SELECTED_NODE)) {
         (None, None) => Ok(Need::Nothing),
         (None, Some(node)) => Ok(Need::Volume(node.to_owned(), wanted)),
@@ -65,7 +106,7 @@ fn need(claim: &PersistentVolumeClaim) -> anyhow::Result<Need> {
             let has = capacity.and_then(|capacity| capacity.get("storage"));
             // No capacity yet means that binding is still going on.
             let Some(has) = has else { return Ok(Need::Nothing) };
-            if wanted > quantity::parse(&has.0)? {
+            if wanted.bytes > quantity::parse(&has.0)? {
                 Ok(Need::Growth(volume, wanted))
             } else {
                 Ok(Need::Nothing)
@@ -77,7 +118,7 @@ fn need(claim: &PersistentVolumeClaim) -> anyhow::Result<Need> {
 async fn provision(
     claim: &PersistentVolumeClaim,
     node: &str,
-    size: u64,
+    size: &Size,
     context: &Context,
 ) -> Result<(), Error> {
     let name = format!("pvc-{}", claim.uid().unwrap_or_default());
@@ -86,9 +127,8 @@ async fn provision(
         return Ok(());
     }
     let disk = Disk::new(&context.paths, &name);
-    let size = size.max(MIN_SIZE);
-    let work = disk.clone();
-    blocking(move || work.create(size)).await?;
+    let (work, bytes) = (disk.clone(), size.bytes);
+    blocking(move || work.create(bytes)).await?;
     match volumes.create(&PostParams::default(), &volume(claim, &name, node, size, &disk)).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         other => drop(other?),
@@ -98,14 +138,20 @@ async fn provision(
         namespace = claim.namespace(),
         volume = name,
         node,
-        size,
+        size = size.text.0,
         "provisioned"
     );
     Ok(())
 }
 
 /// The PersistentVolume of a claim: a directory on one node, already bound to the claim.
-fn volume(claim: &PersistentVolumeClaim, name: &str, node: &str, size: u64, disk: &Disk) -> PersistentVolume {
+fn volume(
+    claim: &PersistentVolumeClaim,
+    name: &str,
+    node: &str,
+    size: &Size,
+    disk: &Disk,
+) -> PersistentVolume {
     let spec = claim.spec.clone().unwrap_or_default();
     let on_node = NodeSelectorRequirement {
         key: "kubernetes.io/hostname".into(),
@@ -120,7 +166,7 @@ fn volume(claim: &PersistentVolumeClaim, name: &str, node: &str, size: u64, disk
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeSpec {
-            capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(size.to_string()))])),
+            capacity: Some(size.capacity()),
             access_modes: spec.access_modes,
             persistent_volume_reclaim_policy: Some("Delete".into()),
             storage_class_name: spec.storage_class_name,
@@ -150,28 +196,25 @@ fn volume(claim: &PersistentVolumeClaim, name: &str, node: &str, size: u64, disk
 async fn grow(
     claim: &PersistentVolumeClaim,
     volume: &str,
-    size: u64,
+    size: &Size,
     context: &Context,
 ) -> Result<(), Error> {
-    let disk = Disk::new(&context.paths, volume);
-    blocking(move || disk.grow(size)).await?;
-    let capacity = json!({ "storage": size.to_string() });
+    let (disk, bytes) = (Disk::new(&context.paths, volume), size.bytes);
+    blocking(move || disk.grow(bytes)).await?;
     let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
-    let patch = Patch::Merge(json!({ "spec": { "capacity": capacity } }));
+    let patch = Patch::Merge(json!({ "spec": { "capacity": size.capacity() } }));
     volumes.patch(volume, &PatchParams::default(), &patch).await?;
     let namespace = claim.namespace().unwrap_or_default();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
     // Without allocatedResources the kubelet would wait for its next sync, or for ever if the old value stood there.
-    let wanted = claim.spec.as_ref().and_then(|s| s.resources.as_ref()?.requests.as_ref()?.get("storage"));
-    let shown = json!({ "storage": wanted });
     let patch = Patch::Merge(json!({ "status": {
-        "capacity": shown,
-        "allocatedResources": shown,
+        "capacity": size.capacity(),
+        "allocatedResources": size.capacity(),
         "allocatedResourceStatuses": null,
         "conditions": null,
     }}));
     claims.patch_status(&claim.name_any(), &PatchParams::default(), &patch).await?;
-    tracing::info!(claim = claim.name_any(), namespace, volume, size, "grown");
+    tracing::info!(claim = claim.name_any(), namespace, volume, size = size.text.0, "grown");
     Ok(())
 }
 
@@ -179,13 +222,13 @@ async fn grow(
 mod tests {
     use super::*;
 
-    fn claim(patch: serde_json::Value) -> PersistentVolumeClaim {
+    fn claim(patch: &serde_json::Value) -> PersistentVolumeClaim {
         let mut value = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": { "name": "data", "namespace": "ns", "uid": "u", "annotations": { PROVISIONER: NAME } },
             "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
         });
-        merge(&mut value, &patch);
+        merge(&mut value, patch);
         serde_json::from_value(value).unwrap()
     }
 
@@ -198,15 +241,16 @@ mod tests {
 
     #[test]
     fn nothing_happens_before_a_node_is_chosen() {
-        assert_eq!(need(&claim(json!({}))).unwrap(), Need::Nothing);
+        assert_eq!(need(&claim(&json!({}))).unwrap(), Need::Nothing);
     }
 
     #[test]
     fn a_chosen_node_gets_the_volume() {
-        let claim = claim(json!({ "metadata": { "annotations": { SELECTED_NODE: "node2" } } }));
-        assert_eq!(need(&claim).unwrap(), Need::Volume("node2".into(), 1 << 30));
+        let claim = claim(&json!({ "metadata": { "annotations": { SELECTED_NODE: "node2" } } }));
+        let size = Size { bytes: 1 << 30, text: Quantity("1Gi".into()) };
+        assert_eq!(need(&claim).unwrap(), Need::Volume("node2".into(), size.clone()));
         let paths = crate::paths::Paths::new("/var/lib/lab-test".into()).unwrap();
-        let made = volume(&claim, "pvc-u", "node2", 1 << 30, &Disk::new(&paths, "pvc-u"));
+        let made = volume(&claim, "pvc-u", "node2", &size, &Disk::new(&paths, "pvc-u"));
         let spec = serde_json::to_value(made.spec).unwrap();
         assert_eq!(spec["local"]["path"], "/var/lib/lab-test/volumes/pvc-u");
         assert_eq!(spec["claimRef"]["uid"], "u");
@@ -215,21 +259,30 @@ mod tests {
     }
 
     #[test]
+    fn a_tiny_request_gets_the_smallest_volume_there_is() {
+        let size = Size::parse(&Quantity("1Mi".into())).unwrap();
+        assert_eq!((size.bytes, size.text.0.as_str()), (64 << 20, "64Mi"));
+    }
+
+    #[test]
     fn only_a_larger_request_grows_a_volume() {
         let sized = |size: &str| {
-            claim(json!({ "spec": { "volumeName": "pvc-u" }, "status": { "capacity": { "storage": size } } }))
+            claim(
+                &json!({ "spec": { "volumeName": "pvc-u" }, "status": { "capacity": { "storage": size } } }),
+            )
         };
-        assert_eq!(need(&sized("512Mi")).unwrap(), Need::Growth("pvc-u".into(), 1 << 30));
+        assert!(matches!(need(&sized("512Mi")).unwrap(), Need::Growth(_, size) if size.bytes == 1 << 30));
         assert_eq!(need(&sized("1073741824")).unwrap(), Need::Nothing);
         assert_eq!(need(&sized("2Gi")).unwrap(), Need::Nothing);
     }
 
     #[test]
     fn claims_of_others_and_dying_ones_are_left_alone() {
-        let foreign =
-            claim(json!({ "metadata": { "annotations": { PROVISIONER: "other", SELECTED_NODE: "node1" } } }));
+        let foreign = claim(
+            &json!({ "metadata": { "annotations": { PROVISIONER: "other", SELECTED_NODE: "node1" } } }),
+        );
         assert_eq!(need(&foreign).unwrap(), Need::Nothing);
-        let dying = claim(json!({ "metadata": {
+        let dying = claim(&json!({ "metadata": {
             "annotations": { SELECTED_NODE: "node1" }, "deletionTimestamp": "2026-01-01T00:00:00Z",
         }}));
         assert_eq!(need(&dying).unwrap(), Need::Nothing);

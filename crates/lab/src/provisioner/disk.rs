@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     paths::Paths,
-    sys::{command, mounts},
+    sys::{command, mounts, throttle},
 };
 
 /// Below this XFS has no room for its own structures.
@@ -88,6 +88,9 @@ impl Disk {
 
     /// Unmounts the volume and removes its data.
     pub fn remove(&self) -> Result<()> {
+        if let Ok(device) = self.device() {
+            throttle::clear(&device);
+        }
         if mounts::is_mount_point(&self.mount)? {
             mounts::unmount(&self.mount);
         }

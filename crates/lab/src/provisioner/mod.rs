@@ -18,6 +18,7 @@ use kube::{
     runtime::{
         Controller,
         controller::{Action, Config},
+        events::Recorder,
         watcher,
     },
 };
@@ -37,6 +38,7 @@ const CONCURRENCY: u16 = 4;
 
 struct Context {
     client: Client,
+    events: Recorder,
     paths: Paths,
 }
 
@@ -52,23 +54,24 @@ pub enum Error {
 pub async fn run(paths: Paths) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_env_filter("info,kube_runtime=warn").init();
     let client = api::client(&paths).await?;
-    let context = Arc::new(Context { client: client.clone(), paths });
+    let events = Recorder::new(client.clone(), NAME.into());
+    let context = Arc::new(Context { client: client.clone(), events, paths });
     let limited = || Config::default().concurrency(CONCURRENCY);
     let claims =
         Controller::new(Api::<PersistentVolumeClaim>::all(client.clone()), watcher::Config::default())
             .with_config(limited())
-            .run(claims::reconcile, retry, context.clone())
+            .run(claims::reconcile, |claim, error, _| retry(&*claim, error), context.clone())
             .for_each(|_| async {});
     let volumes = Controller::new(Api::<PersistentVolume>::all(client), watcher::Config::default())
         .with_config(limited())
-        .run(volumes::reconcile, retry, context)
+        .run(volumes::reconcile, |volume, error, _| retry(&*volume, error), context)
         .for_each(|_| async {});
     tracing::info!("provisioner {NAME} started");
     tokio::join!(claims, volumes);
     Ok(())
 }
 
-fn retry<K: kube::Resource>(object: Arc<K>, error: &Error, _: Arc<Context>) -> Action {
+fn retry<K: kube::Resource>(object: &K, error: &Error) -> Action {
     let name = object.meta().name.as_deref().unwrap_or_default();
     tracing::warn!(name, %error, "will try again");
     Action::requeue(Duration::from_secs(1))
