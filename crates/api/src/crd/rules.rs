@@ -182,9 +182,10 @@ const DEFRAG: &[Rule] = &[
 
 /// Where we are stricter than the Go operator: objects it admits and cannot handle.
 ///
-/// The rules on names must not stand in the way of an object that is stored already, and a root level rule is not
-/// ratcheted, because the root changes with every write. They ask for `status`: the API server drops it from new objects, and
-/// every object the operator has ever looked at has one.
+/// None of them may stand in the way of an object that is stored already. Each sits as deep as it can, because the API
+/// server does not ask again about a value that did not change. The root changes with every write: the rules on names
+/// ask for `status` instead, which the API server drops from new objects and which every object the operator has ever
+/// looked at has.
 const STRICTER: &[Rule] = &[
     Rule {
         places: &[("EtcdCluster", "")],
@@ -212,13 +213,13 @@ const STRICTER: &[Rule] = &[
         message: "metadata.name must have at most 48 characters with spec.tls.client.certManager.operatorClientIssuerRef: the certificate's common name <name>-operator-client must fit into 64; choose a shorter name",
     },
     Rule {
-        places: CLUSTER,
-        rule: "!has(self.storage) || (has(self.storage.medium) && self.storage.medium == 'Memory') || (isQuantity(string(self.storage.size)) && quantity(string(self.storage.size)).isGreaterThan(quantity('0')))",
+        places: &[("EtcdCluster", "spec.storage")],
+        rule: "(has(self.medium) && self.medium == 'Memory') || (isQuantity(string(self.size)) && quantity(string(self.size)).isGreaterThan(quantity('0')))",
         message: "spec.storage.size must be > 0: no volume can be empty; leave it out for 1Gi",
     },
     Rule {
-        places: CLUSTER,
-        rule: "!has(self.auth) || !has(self.auth.enabled) || !self.auth.enabled || !has(self.auth.rootCredentialsSecretRef) || self.auth.rootCredentialsSecretRef.name != ''",
+        places: &[("EtcdCluster", "spec.auth")],
+        rule: "!has(self.enabled) || !self.enabled || !has(self.rootCredentialsSecretRef) || self.rootCredentialsSecretRef.name != ''",
         message: "spec.auth.rootCredentialsSecretRef.name must not be empty: name the Secret that holds the password of root",
     },
     Rule {
