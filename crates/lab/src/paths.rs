@@ -116,6 +116,10 @@ impl NodePaths {
         self.root.join("run")
     }
 
+    pub fn runc_state(&self) -> PathBuf {
+        self.root.join("runc")
+    }
+
     pub fn cni_config(&self) -> PathBuf {
         self.root.join("cni")
     }

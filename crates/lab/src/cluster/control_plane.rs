@@ -163,6 +163,8 @@ fn controller_manager_args(paths: &Paths, pki: &Pki, timings: Timings) -> Vec<St
         format!("--cluster-cidr={POD_NETWORK}"),
         format!("--node-monitor-grace-period={}", timings.grace),
         format!("--node-monitor-period={}", timings.monitor),
+        // The default lies outside the lab's directory.
+        format!("--flex-volume-plugin-dir={}", paths.root().join("volumeplugins").display()),
         "--kube-api-qps=100".into(),
         "--kube-api-burst=200".into(),
         "--profiling=false".into(),

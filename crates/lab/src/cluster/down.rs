@@ -1,7 +1,7 @@
 //! `lab down`: takes everything of the lab away, found by name and place rather than by record, so that it works
 //! after a crash, a kill or a damaged state file just as well.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -10,7 +10,7 @@ use crate::{
     addresses::{MAX_NODES, Node},
     paths::Paths,
     state::{State, boot_id},
-    sys::{cgroup::Cgroups, mounts, network, throttle},
+    sys::{cgroup::Cgroups, mounts, network, strays, throttle},
 };
 
 /// What of a lab is on the machine.
@@ -54,13 +54,10 @@ pub fn leftovers(paths: &Paths) -> Result<Leftovers> {
 /// Removes everything, volumes and their data included.
 pub fn clean(paths: &Paths) -> Result<()> {
     let state = State::load(paths).ok().flatten().unwrap_or_default();
-    if state.boot == boot_id() {
-        // Nothing here is worth a graceful end: all data goes with it.
-        state.processes.iter().for_each(|process| process.stop(Duration::ZERO));
-    }
+    // Nothing here is worth a graceful end: all data goes with it.
     let cgroups = Cgroups::detect()?;
-    for number in 1..=MAX_NODES {
-        node::power_off(Node(number))?;
+    for node in Node::all(MAX_NODES) {
+        node::power_off(node)?;
     }
     for name in cgroups.ours() {
         cgroups.kill(&name)?;
@@ -77,6 +74,7 @@ pub fn clean(paths: &Paths) -> Result<()> {
     for (file, value) in state.settings.iter().filter(|_| state.boot == boot_id()) {
         fs::write(file, value).with_context(|| format!("cannot set {} back to {value}", file.display()))?;
     }
+    strays::remove(paths.root());
     match fs::remove_dir_all(paths.root()) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).with_context(|| format!("cannot remove {}", paths.root().display()))

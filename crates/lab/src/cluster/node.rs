@@ -155,10 +155,11 @@ pub fn power_off(node: Node) -> Result<()> {
     Ok(())
 }
 
-/// The kernel lists Unix sockets by network namespace, so containerd's table shows all of the node's.
+/// The kernel lists Unix sockets by network namespace, so that of containerd or a shim shows all of the node's.
 fn shim_sockets(pids: &[u32]) -> Vec<String> {
-    let daemon =
-        |pid: &&u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "containerd");
+    let daemon = |pid: &&u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("containerd"))
+    };
     let Some(pid) = pids.iter().find(daemon) else { return Vec::new() };
     let table = fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
     let paths = table.lines().filter_map(|line| line.split_whitespace().nth(7));

@@ -59,9 +59,11 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
   SystemdCgroup = false
+  Root = "{runc}"
 "#,
         root = path(paths.containerd_root()),
         state = path(paths.containerd_state()),
+        runc = path(paths.runc_state()),
         socket = path(paths.containerd_socket()),
         cni = path(paths.cni_config()),
         pause = bundled::PAUSE,
@@ -73,7 +75,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 pub fn cni(node: Node, paths: &NodePaths) -> Value {
     json!({
         "cniVersion": "0.4.0",
-        "name": format!("lab-{}", node.name()),
+        "name": node.cgroup(),
         "plugins": [
             {
                 "type": "bridge",

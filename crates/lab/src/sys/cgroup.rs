@@ -15,8 +15,12 @@ use super::{PREFIX, process};
 /// The hierarchies of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cgroups {
-    /// One mount point for each controller.
-    V1(Vec<PathBuf>),
+    /// One mount point for each controller. Beside them there may be a unified hierarchy without controllers, in
+    /// which the container runtime makes groups all the same.
+    V1 {
+        controllers: Vec<PathBuf>,
+        unified: Option<PathBuf>,
+    },
     V2(PathBuf),
 }
 
@@ -34,7 +38,7 @@ impl Cgroups {
             let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
             fields.filter(|f| f.get(2) == Some(&kind)).map(|f| PathBuf::from(f[1])).collect()
         };
-        let v1 = of_type("cgroup");
+        let (v1, unified) = (of_type("cgroup"), of_type("cgroup2").into_iter().next());
         let has = |controller: &str| {
             v1.iter()
                 .filter_map(|p| p.file_name())
@@ -49,25 +53,37 @@ impl Cgroups {
                     missing.join(", ")
                 );
             }
-            return Ok(Self::V1(v1));
+            return Ok(Self::V1 { controllers: v1, unified });
         }
-        match of_type("cgroup2").into_iter().next() {
+        match unified {
             Some(root) => Ok(Self::V2(root)),
             None => bail!("no cgroups are mounted on this machine: mount cgroup2 at /sys/fs/cgroup"),
         }
     }
 
+    /// The hierarchies that control something.
     fn roots(&self) -> Vec<&Path> {
         match self {
-            Self::V1(roots) => roots.iter().map(PathBuf::as_path).collect(),
+            Self::V1 { controllers, .. } => controllers.iter().map(PathBuf::as_path).collect(),
             Self::V2(root) => vec![root.as_path()],
         }
+    }
+
+    /// All hierarchies in which there may be groups of ours.
+    fn all_roots(&self) -> Vec<&Path> {
+        let mut roots = self.roots();
+        if let Self::V1 { unified: Some(unified), .. } = self {
+            roots.push(unified);
+        }
+        roots
     }
 
     /// Any one hierarchy lists all processes of a node, because they enter all of them together.
     fn census(&self) -> &Path {
         match self {
-            Self::V1(roots) => roots.iter().find(|r| r.ends_with("pids")).unwrap_or(&roots[0]),
+            Self::V1 { controllers, .. } => {
+                controllers.iter().find(|r| r.ends_with("pids")).unwrap_or(&controllers[0])
+            }
             Self::V2(root) => root,
         }
     }
@@ -79,7 +95,7 @@ impl Cgroups {
             fs::create_dir_all(&system)
                 .with_context(|| format!("cannot make the cgroup {}", system.display()))?;
             match self {
-                Self::V1(_) if root.join("cpuset.cpus").exists() => {
+                Self::V1 { .. } if root.join("cpuset.cpus").exists() => {
                     // A fresh v1 cpuset is empty and refuses processes.
                     for file in ["cpuset.cpus", "cpuset.mems"] {
                         let all = fs::read_to_string(root.join(file))?;
@@ -87,7 +103,7 @@ impl Cgroups {
                         fs::write(system.join(file), &all)?;
                     }
                 }
-                Self::V1(_) => {}
+                Self::V1 { .. } => {}
                 Self::V2(_) => {
                     for group in [root, &node] {
                         let control = group.join("cgroup.subtree_control");
@@ -135,7 +151,7 @@ impl Cgroups {
 
     /// Removes a node's groups; containers' groups below it too.
     pub fn remove(&self, name: &str) -> Result<()> {
-        for root in self.roots() {
+        for root in self.all_roots() {
             for group in subtree(&root.join(name)).into_iter().rev() {
                 remove_group(&group)?;
             }
@@ -145,7 +161,7 @@ impl Cgroups {
 
     /// Names of the groups that the lab made, whatever its records say.
     pub fn ours(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.roots().into_iter().flat_map(children).collect();
+        let mut names: Vec<String> = self.all_roots().into_iter().flat_map(children).collect();
         names.retain(|name| name.starts_with(PREFIX));
         names.sort();
         names.dedup();
@@ -198,8 +214,9 @@ mod tests {
                       cgroup /sys/fs/cgroup/memory cgroup rw 0 0\n\
                       cgroup /sys/fs/cgroup/pids cgroup rw 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let Cgroups::V1(roots) = Cgroups::parse(mounts).unwrap() else { panic!("expected v1") };
-        assert_eq!(roots.len(), 4);
+        let found = Cgroups::parse(mounts).unwrap();
+        assert_eq!((found.roots().len(), found.all_roots().len()), (4, 5));
+        assert_eq!(found.census(), Path::new("/sys/fs/cgroup/pids"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod mounts;
 pub mod network;
 pub mod preflight;
 pub mod process;
+pub mod strays;
 pub mod throttle;
 
 /// Start of the name of every interface and cgroup of ours.

@@ -1,5 +1,6 @@
-//! Long-running processes: started so that they outlive the command that started them, and known by process id
-//! **and** start time, so that an id the kernel gave to somebody else is never signalled.
+//! Long-running processes: started in a cgroup of the lab, so that they outlive the command that started them and are
+//! found again whatever happens, and known by process id **and** start time, so that an id which the kernel gave to
+//! somebody else is never taken for one of ours.
 
 use std::{
     ffi::OsString,
@@ -7,7 +8,6 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -68,30 +68,6 @@ impl Process {
 
     pub fn is_alive(&self) -> bool {
         start_time(self.pid) == Some(self.started)
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let (true, Some(pid)) = (self.is_alive(), Pid::from_raw(self.pid.cast_signed())) {
-            // The process may end between the check and the signal: that is what we want anyway.
-            let _ = kill_process(pid, signal);
-        }
-    }
-
-    /// Ends the process: politely first, by force after `grace`.
-    pub fn stop(&self, grace: Duration) {
-        if !grace.is_zero() {
-            self.signal(Signal::TERM);
-            self.wait_gone(grace);
-        }
-        self.signal(Signal::KILL);
-        self.wait_gone(Duration::from_secs(5));
-    }
-
-    fn wait_gone(&self, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        while self.is_alive() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
     }
 
     /// Resident memory in MiB.

@@ -13,12 +13,12 @@ const FILES: [&str; 2] = ["blkio.throttle.write_iops_device", "blkio.throttle.re
 
 /// Limits a device, for the containers of today and for the kernel's own writing; 0 takes the limit away.
 pub fn set(device: &Path, iops: u64) -> Result<()> {
-    let Cgroups::V1(roots) = Cgroups::detect()? else {
+    let Cgroups::V1 { controllers, .. } = Cgroups::detect()? else {
         bail!(
             "slowing a disk down needs the blkio controller of cgroup v1, which this machine does not have"
         );
     };
-    let Some(root) = roots.iter().find(|root| root.join(FILES[0]).exists()) else {
+    let Some(root) = controllers.iter().find(|root| root.join(FILES[0]).exists()) else {
         bail!("this kernel cannot limit the speed of a disk (no block throttling)");
     };
     let rule = format!("{} {iops}", number(device)?);
@@ -30,11 +30,11 @@ pub fn set(device: &Path, iops: u64) -> Result<()> {
 
 /// Takes a limit away before the device is given back: the next volume with its number must not inherit it.
 pub fn clear(device: &Path) {
-    let Ok(Cgroups::V1(roots)) = Cgroups::detect() else { return };
+    let Ok(Cgroups::V1 { controllers, .. }) = Cgroups::detect() else { return };
     let Ok(number) = number(device) else { return };
     let limited =
         |file: &PathBuf| fs::read_to_string(file).is_ok_and(|rules| rules.contains(&format!("{number} ")));
-    if roots.iter().flat_map(|root| FILES.map(|file| root.join(file))).any(|file| limited(&file)) {
+    if controllers.iter().flat_map(|root| FILES.map(|file| root.join(file))).any(|file| limited(&file)) {
         // Worth a try only: a device that goes away anyway is not worth failing for.
         let _ = set(device, 0);
     }
