@@ -303,4 +303,12 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_docs_list_where_we_are_stricter() {
+        let docs = include_str!("../../../../docs/api.md");
+        for rule in STRICTER {
+            assert!(docs.contains(rule.message), "docs/api.md does not say: {}", rule.message);
+        }
+    }
 }
