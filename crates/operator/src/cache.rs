@@ -221,6 +221,13 @@ impl Cache {
         self.read().clusters.get(key).cloned().unwrap_or_default()
     }
 
+    /// The newest known version of this very object: an action of the same pass may have changed it.
+    pub fn latest<K: Cached>(&self, object: &K) -> Option<K> {
+        let mut entry = self.entry(&object.key()?);
+        let known = K::slot(&mut entry).remove(&object.name_any())?.object;
+        (known.meta().uid == object.meta().uid).then(|| (*known).clone())
+    }
+
     /// Number of clusters known.
     pub fn len(&self) -> usize {
         self.read().clusters.len()

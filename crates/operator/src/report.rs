@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{EtcdCluster, EtcdMember};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
+use kube::core::object::HasStatus;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Client, Resource};
 use planner::{Action, ClusterView, Plan};
@@ -27,27 +27,33 @@ impl Reporter {
     /// Brings the statuses of the cluster and its members up to date.
     pub async fn report(&self, view: &ClusterView, plan: &Plan) -> Result<(), Error> {
         for member in &view.members {
-            let Some(status) = plan.member_statuses.get(member.name()) else { continue };
-            if member.member.status.as_ref() != Some(status) {
-                let object = EtcdMember { status: Some(status.clone()), ..member.member.clone() };
-                self.write_status(&view.namespace, object).await?;
+            if let Some(status) = plan.member_statuses.get(member.name()) {
+                self.write_status(&view.namespace, &member.member, status).await?;
             }
         }
-        if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status)
-            && cluster.status.as_ref() != Some(status)
-        {
-            let object = EtcdCluster { status: Some(status.clone()), ..cluster.clone() };
-            self.write_status(&view.namespace, object).await?;
+        if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status) {
+            self.write_status(&view.namespace, cluster, status).await?;
         }
         Ok(())
     }
 
-    async fn write_status<K>(&self, namespace: &str, object: K) -> Result<(), Error>
+    /// Writes a status that differs from the one seen. An action of this pass may have changed the rest of the object
+    /// since; a status that somebody else changed since is not overwritten.
+    async fn write_status<K>(&self, namespace: &str, seen: &K, status: &K::Status) -> Result<(), Error>
     where
-        K: Cached + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + std::fmt::Debug,
+        K: Cached + HasStatus<Status: PartialEq + Clone>,
+        K: Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + std::fmt::Debug,
     {
-        let name = object.meta().name.clone().unwrap_or_default();
+        if seen.status() == Some(status) {
+            return Ok(());
+        }
+        let name = seen.meta().name.clone().unwrap_or_default();
         let what = format!("status of {} {name}", K::kind(&()));
+        let mut object = self.cache.latest(seen).unwrap_or_else(|| seen.clone());
+        if object.status() != seen.status() {
+            return Err(Error::Stale(what));
+        }
+        *object.status_mut() = Some(status.clone());
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
         match limited(&what, api.replace_status(&name, &PostParams::default(), &object)).await {
             Ok(written) => {

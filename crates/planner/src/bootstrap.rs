@@ -48,3 +48,96 @@ pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus, _plan:
         status.cluster_id = Some(ids::format(list.cluster_id));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::World;
+    use api::{EtcdCluster, conditions};
+
+    fn latched() -> EtcdCluster {
+        EtcdCluster::test("ns", "c").latched()
+    }
+
+    fn created(actions: &[Action]) -> Vec<&api::EtcdMember> {
+        actions
+            .iter()
+            .filter_map(|a| if let Action::CreateMember(m) = a { Some(&**m) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn h1_one_seed_whatever_the_number_of_replicas() {
+        let mut world = World::new(latched().replicas(5));
+        let actions = world.pass();
+        let [seed] = created(&actions)[..] else { panic!("{actions:?}") };
+        assert!(seed.spec.bootstrap);
+        let name = seed.metadata.name.clone().unwrap();
+        assert_eq!(seed.spec.initial_cluster, format!("{name}=http://{name}.c.ns.svc:2380"));
+        assert_eq!(seed.metadata.finalizers.as_deref(), Some(&[api::labels::FINALIZER.to_owned()][..]), "T9");
+        assert!(created(&world.pass()).is_empty(), "and never a second one");
+    }
+
+    #[test]
+    fn a_seed_left_pending_by_a_crash_is_completed() {
+        let cluster = latched();
+        let mut world = World::new(cluster.clone());
+        let mut seed = cluster.member("abcde");
+        seed.spec.bootstrap = true;
+        world.view.members.push(crate::MemberView { member: seed, ..Default::default() });
+        let actions = world.pass();
+        assert!(created(&actions).is_empty());
+        assert!(actions.iter().any(|a| matches!(a, Action::WireMember { initial_cluster, .. }
+            if initial_cluster == "c-abcde=http://c-abcde.c.ns.svc:2380")));
+    }
+
+    #[test]
+    fn h25_a_cluster_declared_at_zero_is_not_bootstrapped() {
+        let mut world = World::new(latched().replicas(0).latched());
+        let actions = world.settle();
+        assert!(created(&actions).is_empty());
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
+    }
+
+    #[test]
+    fn h16_a_stale_seed_of_another_cluster_is_not_adopted() {
+        let cluster = latched();
+        let mut world = World::new(cluster.clone());
+        let mut stale = cluster.member("stale").seed();
+        crate::fixtures::estrange(&mut stale);
+        world.view.members.push(crate::MemberView { member: stale, ..Default::default() });
+        let actions = world.pass();
+        assert_eq!(created(&actions).len(), 1, "a seed of our own");
+    }
+
+    #[test]
+    fn h13_only_an_answer_that_names_exactly_the_seed_counts() {
+        let mut world = World::new(latched());
+        world.pass();
+        world.pass();
+        let answer = world.rows().clone();
+        world.rows()[0].peer_urls = vec!["http://stranger:2380".into()];
+        assert_eq!(world.status().cluster_id, None, "not a stranger");
+        let mut two = answer.clone();
+        two.push(etcd::Member {
+            id: 9,
+            name: "x".into(),
+            peer_urls: vec!["http://x:2380".into()],
+            is_learner: false,
+        });
+        *world.rows() = two;
+        assert_eq!(world.status().cluster_id, None, "not a cluster of two");
+        *world.rows() = answer;
+        assert_eq!(world.status().cluster_id.as_deref(), Some("00000000000000c1"));
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/ClusterDiscovered");
+    }
+
+    #[test]
+    fn the_id_is_latched_before_anything_rests_on_it() {
+        let mut world = World::new(latched());
+        world.pass();
+        world.pass();
+        assert!(world.pass().is_empty());
+        assert!(!created(&world.pass()).is_empty());
+    }
+}

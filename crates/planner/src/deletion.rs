@@ -72,3 +72,123 @@ fn release(member: &MemberView, because: Release) -> Action {
 fn has_finalizer(member: &MemberView) -> bool {
     member.member.metadata.finalizers.iter().flatten().any(|f| f == labels::FINALIZER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, estrange, now};
+    use api::EtcdCluster;
+
+    fn world(replicas: i32) -> World {
+        World::settled(EtcdCluster::test("ns", "c").replicas(replicas))
+    }
+
+    fn delete(member: &mut MemberView) {
+        member.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+    }
+
+    #[test]
+    fn a_deleted_member_leaves_etcd_first_and_is_replaced() {
+        let mut world = world(3);
+        let gone = world.member(1).name().to_owned();
+        delete(world.member(1));
+        assert!(matches!(&world.pass()[..], [Action::RemoveFromEtcd { member, .. }] if *member == gone));
+        assert!(matches!(&world.pass()[..], [Action::ReleaseMember { because: Release::OutOfEtcd, .. }]));
+        world.settle();
+        assert_eq!(world.view.members.len(), 3);
+        assert!(world.view.members.iter().all(|m| m.name() != gone));
+    }
+
+    #[test]
+    fn t12_the_last_member_is_not_let_go() {
+        let mut world = world(1);
+        delete(world.member(0));
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert!(plan.waiting_for.unwrap().contains("only copy of the data"));
+    }
+
+    #[test]
+    fn t1_members_that_are_all_leaving_do_not_excuse_each_other() {
+        let mut world = world(3);
+        for index in 0..3 {
+            delete(world.member(index));
+        }
+        world.silence_etcd();
+        assert_eq!(world.plan().actions, [], "no quorum, no permission");
+    }
+
+    #[test]
+    fn t3_a_member_that_etcd_no_longer_lists_is_let_go() {
+        let mut world = world(3);
+        delete(world.member(2));
+        let url = world.member(2).peer_url();
+        world.rows().retain(|r| !r.peer_urls.contains(&url));
+        assert!(matches!(&world.pass()[..], [Action::ReleaseMember { because: Release::OutOfEtcd, .. }]));
+    }
+
+    #[test]
+    fn a_voter_is_not_removed_when_the_others_would_lose_their_quorum() {
+        let mut world = world(3);
+        delete(world.member(0));
+        world.member(1).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        assert_eq!(world.plan().actions, []);
+    }
+
+    #[test]
+    fn a_deleted_cluster_lets_its_members_go_without_asking_etcd() {
+        let mut world = world(3);
+        for index in 0..3 {
+            delete(world.member(index));
+        }
+        world.silence_etcd();
+        for gone in [true, false] {
+            let mut world = world.clone();
+            if gone {
+                world.view.cluster = None;
+            } else {
+                let at = Some(api::conditions::wire_time(now()));
+                world.view.cluster.as_mut().unwrap().metadata.deletion_timestamp = at;
+            }
+            let actions = world.plan().actions;
+            assert_eq!(actions.len(), 3);
+            assert!(actions.iter().all(|a| matches!(a,
+                Action::ReleaseMember { because: Release::ClusterDeleted { uid, .. }, .. } if uid == "uid-of-c")));
+        }
+    }
+
+    #[test]
+    fn t10_a_member_of_an_earlier_cluster_of_the_same_name_is_not_ours() {
+        let mut world = world(1);
+        let mut old = world.member(0).clone();
+        old.member.metadata.name = Some("c-old".into());
+        estrange(&mut old.member);
+        delete(&mut old);
+        world.view.members.push(old);
+        let actions = world.plan().actions;
+        assert!(
+            matches!(&actions[..], [Action::ReleaseMember { name, because: Release::ClusterDeleted { uid, .. }, .. }]
+            if name == "c-old" && uid == "somebody-else"),
+            "{actions:?}"
+        );
+    }
+
+    #[test]
+    fn a_member_without_our_finalizer_gets_it() {
+        let mut world = world(1);
+        world.member(0).member.metadata.finalizers = Some(vec!["theirs".into()]);
+        assert!(matches!(&world.pass()[..], [Action::GuardMember { finalizers, .. }]
+            if *finalizers == ["theirs", labels::FINALIZER]));
+    }
+
+    #[test]
+    fn finalizers_of_others_stay() {
+        let mut world = world(1);
+        delete(world.member(0));
+        world.member(0).member.metadata.finalizers = Some(vec!["theirs".into(), labels::FINALIZER.into()]);
+        world.view.cluster = None;
+        assert!(
+            matches!(&world.plan().actions[..], [Action::ReleaseMember { finalizers, .. }] if *finalizers == ["theirs"])
+        );
+    }
+}

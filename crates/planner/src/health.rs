@@ -99,3 +99,82 @@ fn silent_seed(scene: &Scene<'_>) -> Option<String> {
     };
     (scene.now.duration_since(started.0) > START_GRACE).then(|| format!("MemberList failed: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, now, unready};
+    use api::EtcdCluster;
+
+    fn world() -> World {
+        World::settled(EtcdCluster::test("ns", "c").replicas(3))
+    }
+
+    fn available(world: &World) -> String {
+        world.condition(conditions::AVAILABLE)
+    }
+
+    #[test]
+    fn one_member_down_is_available_and_degraded() {
+        let mut world = world();
+        unready(world.member(0).pod.as_mut().unwrap());
+        assert_eq!(available(&world), "True/QuorumAvailable");
+        assert_eq!(world.condition(conditions::DEGRADED), "True/MembersUnhealthy");
+        assert_eq!(world.status().ready_members, 2);
+    }
+
+    #[test]
+    fn t2_a_lost_quorum_shows_at_once_although_etcd_says_nothing() {
+        let mut world = world();
+        world.view.etcd.confirmed_at = Some(now());
+        unready(world.member(0).pod.as_mut().unwrap());
+        world.member(1).pod = None;
+        world.silence_etcd();
+        assert_eq!(available(&world), "False/QuorumLost");
+        assert_eq!(world.condition(conditions::DEGRADED), "True/QuorumLost");
+        assert_eq!(world.status().ready_members, 1);
+    }
+
+    #[test]
+    fn a_quorum_is_believed_through_an_election_but_not_for_long() {
+        let mut world = world();
+        world.silence_etcd();
+        world.view.etcd.failure = Some(etcd::Error::Unreachable { member: "c-a".into() });
+        world.view.etcd.confirmed_at = Some(now() - SignedDuration::from_secs(2));
+        assert_eq!(available(&world), "True/QuorumHealthy");
+        world.view.etcd.confirmed_at = Some(now() - SignedDuration::from_secs(6));
+        assert_eq!(available(&world), "False/QuorumLost");
+        world.view.etcd.confirmed_at = None;
+        assert_eq!(available(&world), "False/QuorumLost");
+    }
+
+    #[test]
+    fn a_terminating_pod_is_not_ready_whatever_the_kubelet_says() {
+        let mut world = world();
+        world.member(2).pod.as_mut().unwrap().metadata.deletion_timestamp =
+            Some(conditions::wire_time(now()));
+        assert_eq!(world.status().ready_members, 2);
+    }
+
+    #[test]
+    fn h18_the_same_failure_twice_says_the_same() {
+        let mut world = world();
+        world.silence_etcd();
+        world.view.etcd.failure = Some(etcd::Error::Unreachable { member: "c-a".into() });
+        world.pass();
+        let once = world.view.cluster.clone();
+        world.pass();
+        assert_eq!(once, world.view.cluster);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_said_and_left_untouched() {
+        let mut cluster = EtcdCluster::test("ns", "c");
+        cluster.spec.tls =
+            Some(api::ClusterTls { peer: Some(api::PeerTls::default()), ..Default::default() });
+        let mut world = World::new(cluster);
+        assert!(world.settle().is_empty());
+        assert_eq!(available(&world), "False/Unsupported");
+        assert!(world.view.members.is_empty());
+    }
+}

@@ -19,7 +19,10 @@ pub(crate) fn assess(
 
     let list = view.etcd.membership.as_ref().map(|seen| &seen.fact);
     if let Some(row) = list.and_then(|l| l.by_peer_url(&member.peer_url())) {
-        status.member_id = Some(ids::format(row.id));
+        // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7).
+        if !row.name.is_empty() || member.serving().is_some() {
+            status.member_id = Some(ids::format(row.id));
+        }
         status.is_voter = !row.is_learner;
     } else if spec.bootstrap && cluster.status.as_ref().is_none_or(|s| s.cluster_id.is_none()) {
         // The seed is never a learner; its Pod carries the label from the start.
@@ -87,4 +90,71 @@ fn readiness(member: &MemberView, id_known: bool) -> Result<(), (&'static str, S
 fn is_pod_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, unready};
+
+    fn status_of(world: &World, index: usize) -> EtcdMemberStatus {
+        world.plan().member_statuses[world.view.members[index].name()].clone()
+    }
+
+    fn ready(world: &World) -> (String, String) {
+        let status = status_of(world, 0);
+        let condition = conditions::find(&status.conditions, conditions::READY).unwrap();
+        (condition.reason.clone(), condition.message.clone())
+    }
+
+    #[test]
+    fn a_ready_member_says_who_it_is() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let name = world.member(0).name().to_owned();
+        let status = status_of(&world, 0);
+        assert_eq!(status.pod_name.as_deref(), Some(&*name));
+        assert_eq!(status.pvc_name, Some(format!("data-{name}")));
+        assert_eq!(status.version.as_deref(), Some(api::fixtures::VERSION));
+        assert_eq!(status.replicas, 1);
+        assert!(status.is_voter && status.member_id.is_some());
+        assert_eq!(ready(&world).0, "PodReady");
+        let drifted = conditions::find(&status.conditions, conditions::VERSION_DRIFTED).unwrap();
+        assert_eq!((drifted.status.as_str(), drifted.reason.as_str()), ("False", "VersionMatched"));
+    }
+
+    #[test]
+    fn h8_not_ready_before_the_id_is_known() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.member(0).member.status = None;
+        world.view.etcd.membership = None;
+        assert_eq!(ready(&world).0, "DiscoveringMemberID");
+    }
+
+    #[test]
+    fn an_unready_pod_is_named_by_its_phase() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        unready(world.member(0).pod.as_mut().unwrap());
+        assert_eq!(ready(&world), ("PodNotReady".to_owned(), "pod phase: Running".to_owned()));
+        world.member(0).pod = None;
+        assert_eq!(ready(&world).0, "PodNotReady");
+        assert_eq!(status_of(&world, 0).pod_name, None);
+        assert!(status_of(&world, 0).pod_uid.is_some(), "needed to tell a lost Pod from one that never was");
+    }
+
+    #[test]
+    fn a_version_that_drifted_is_told() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        if let Some(Ok(status)) = &mut world.member(0).etcd {
+            status.version = "3.6.15".into();
+        }
+        assert!(conditions::is_true(&status_of(&world, 0).conditions, conditions::VERSION_DRIFTED));
+    }
+
+    #[test]
+    fn h7_a_member_is_known_by_its_url_while_it_has_no_name() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.rows()[0].name = String::new();
+        world.rows()[0].id = 0x2a;
+        assert_eq!(status_of(&world, 0).member_id.as_deref(), Some("000000000000002a"));
+    }
 }

@@ -101,3 +101,160 @@ fn waited_for(scene: &Scene<'_>, member: &Assessed<'_>) -> SignedDuration {
     let created = member.member.metadata.creation_timestamp.as_ref();
     created.map_or(SignedDuration::ZERO, |t| scene.now.duration_since(t.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemberView;
+    use crate::fixtures::{World, now};
+    use api::EtcdCluster;
+
+    fn steps(actions: &[Action]) -> Vec<&'static str> {
+        actions.iter().filter_map(Action::reason).collect()
+    }
+
+    fn settled(replicas: i32) -> World {
+        World::settled(EtcdCluster::test("ns", "c").replicas(replicas))
+    }
+
+    fn scale(world: &mut World, replicas: i32) {
+        world.view.cluster.as_mut().unwrap().spec.replicas = Some(replicas);
+        world.pass();
+    }
+
+    #[test]
+    fn members_join_one_after_the_other_and_get_their_votes_at_the_end() {
+        let mut world = World::new(EtcdCluster::test("ns", "c").replicas(3));
+        assert_eq!(
+            steps(&world.settle()),
+            [
+                "MemberCreated",
+                "MemberCreated",
+                "LearnerAdded",
+                "MemberCreated",
+                "LearnerAdded",
+                "LearnerPromoted",
+                "LearnerPromoted"
+            ]
+        );
+        assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+        assert!(world.view.members.iter().all(|m| m.member.status.as_ref().unwrap().is_voter));
+    }
+
+    #[test]
+    fn at_rest_nothing_is_planned_and_no_status_changes() {
+        let world = settled(3);
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert_eq!(plan.cluster_status, world.view.cluster.as_ref().unwrap().status);
+        for member in &world.view.members {
+            assert_eq!(plan.member_statuses.get(member.name()), member.member.status.as_ref());
+        }
+        assert_eq!(plan.next, Next::AtRest);
+    }
+
+    #[test]
+    fn h6_a_joiner_is_told_the_list_etcd_has() {
+        let world = settled(2);
+        let urls: Vec<_> =
+            world.view.members.iter().map(|m| format!("{}={}", m.name(), m.peer_url())).collect();
+        let mut expected = urls.clone();
+        expected.sort();
+        assert_eq!(world.view.members[1].member.spec.initial_cluster, expected.join(","));
+        assert_eq!(world.view.members[0].member.spec.initial_cluster, urls[0]);
+    }
+
+    #[test]
+    fn h5_a_pending_member_is_finished_before_any_promotion() {
+        let mut world = settled(1);
+        scale(&mut world, 2);
+        world.pass();
+        let pending = world.view.members.iter().find(|m| m.is_pending()).unwrap().name().to_owned();
+        // The add went through, the answer was lost: it must not be added twice.
+        let url = world.view.members.last().unwrap().peer_url();
+        world.rows().push(etcd::Member {
+            id: 77,
+            name: String::new(),
+            peer_urls: vec![url],
+            is_learner: true,
+        });
+        let actions = world.pass();
+        assert!(matches!(&actions[..], [Action::WireMember { name, .. }] if *name == pending), "{actions:?}");
+    }
+
+    #[test]
+    fn h11_nothing_grows_while_a_member_is_leaving() {
+        let mut world = settled(3);
+        let third = world.member(2);
+        third.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        world.silence_etcd();
+        assert_eq!(world.plan().actions, []);
+    }
+
+    #[test]
+    fn h3_a_cluster_that_is_not_whole_is_not_grown() {
+        let mut world = settled(3);
+        scale(&mut world, 5);
+        world.member(1).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert!(plan.waiting_for.unwrap().contains("waiting for existing members to become Ready"));
+    }
+
+    #[test]
+    fn h4_the_last_learner_is_promoted_when_the_count_is_reached() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        let actions = world.pass();
+        assert!(
+            matches!(&actions[..], [Action::Promote { .. }, Action::LabelPod { voter: false, .. }]),
+            "{actions:?}"
+        );
+    }
+
+    #[test]
+    fn members_made_by_somebody_else_accept_one_learner_at_a_time() {
+        let mut world = settled(1);
+        let foreign = |m: &mut MemberView| {
+            let command =
+                m.pod.as_mut().unwrap().spec.as_mut().unwrap().containers[0].command.as_mut().unwrap();
+            command.retain(|flag| !flag.contains("max-learners"));
+        };
+        foreign(world.member(0));
+        scale(&mut world, 3);
+        assert_eq!(
+            steps(&world.settle()),
+            [
+                "MemberCreated",
+                "LearnerAdded",
+                "LearnerPromoted",
+                "MemberCreated",
+                "LearnerAdded",
+                "LearnerPromoted"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_joiner_that_does_not_start_does_not_keep_the_others_from_voting() {
+        let mut world = settled(3);
+        world.rows()[1].is_learner = true;
+        world.rows()[2].name = String::new();
+        world.rows()[2].is_learner = true;
+        world.member(2).etcd = None;
+        assert!(!steps(&world.plan().actions).contains(&"LearnerPromoted"), "it may still come");
+        let long_ago = now() - SignedDuration::from_secs(60);
+        world.member(2).member.metadata.creation_timestamp = Some(api::conditions::wire_time(long_ago));
+        assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
+    }
+
+    #[test]
+    fn without_a_quorum_nothing_is_changed() {
+        let mut world = settled(3);
+        scale(&mut world, 5);
+        world.silence_etcd();
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert_eq!(plan.next, Next::Soon);
+    }
+}

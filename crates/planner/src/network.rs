@@ -118,3 +118,86 @@ fn repaired_ports(live: &ServiceSpec, wanted: &ServiceSpec) -> Vec<ServicePort> 
     }
     ports
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, estrange};
+    use api::EtcdCluster;
+
+    fn world() -> World {
+        World::settled(EtcdCluster::test("ns", "c").replicas(1))
+    }
+
+    fn patch(world: &World) -> Option<Value> {
+        world.plan().actions.into_iter().find_map(|a| match a {
+            Action::RepairService { patch, .. } => Some(patch),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn services_as_made() {
+        let world = world();
+        insta::assert_yaml_snapshot!((&world.view.headless_service, &world.view.client_service));
+    }
+
+    #[test]
+    fn defaults_of_the_api_server_are_no_difference() {
+        let mut world = world();
+        let spec = world.view.client_service.as_mut().unwrap().spec.as_mut().unwrap();
+        spec.cluster_ip = Some("10.96.0.7".into());
+        spec.type_ = Some("ClusterIP".into());
+        spec.session_affinity = Some("None".into());
+        assert_eq!(patch(&world), None);
+    }
+
+    #[test]
+    fn t19_a_selector_that_also_takes_learners_is_narrowed() {
+        let mut world = world();
+        let spec = world.view.client_service.as_mut().unwrap().spec.as_mut().unwrap();
+        spec.selector = Some(labels::select_cluster("c"));
+        spec.selector.as_mut().unwrap().insert("stray".into(), "x".into());
+        assert_eq!(
+            patch(&world).unwrap(),
+            json!({"spec": {"selector": {labels::CLUSTER: "c", labels::ROLE: "voter", "stray": null}}})
+        );
+    }
+
+    #[test]
+    fn h21_what_others_added_stays() {
+        let mut world = world();
+        let service = world.view.client_service.as_mut().unwrap();
+        service.metadata.labels.as_mut().unwrap().insert("theirs".into(), "x".into());
+        let spec = service.spec.as_mut().unwrap();
+        spec.type_ = Some("NodePort".into());
+        let ports = spec.ports.as_mut().unwrap();
+        ports[0].node_port = Some(30123);
+        ports.push(ServicePort { name: Some("extra".into()), port: 1, ..ServicePort::default() });
+        assert_eq!(patch(&world), None);
+
+        let spec = world.view.client_service.as_mut().unwrap().spec.as_mut().unwrap();
+        spec.ports.as_mut().unwrap()[0].port = 1234;
+        let repaired = patch(&world).unwrap();
+        assert_eq!(repaired["spec"]["ports"][0]["port"], 2379);
+        assert_eq!(repaired["spec"]["ports"][0]["nodePort"], 30123);
+        assert_eq!(repaired["spec"]["ports"][1]["name"], "extra");
+    }
+
+    #[test]
+    fn t21_a_service_of_somebody_else_is_left_alone() {
+        let mut world = world();
+        let service = world.view.headless_service.as_mut().unwrap();
+        estrange(service);
+        service.spec.as_mut().unwrap().selector = None;
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert!(plan.waiting_for.unwrap().contains("belongs to somebody else"));
+    }
+
+    #[test]
+    fn h20_a_cluster_that_is_being_deleted_gets_no_services() {
+        let world = World::new(EtcdCluster::test("ns", "c").formed().deleting());
+        assert_eq!(world.plan(), Plan::default());
+    }
+}

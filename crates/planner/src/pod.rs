@@ -304,3 +304,153 @@ fn data_volume(member: &MemberView) -> Volume {
 fn non_empty<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::World;
+    use api::{AdditionalMetadata, EtcdCluster, EtcdOptions};
+
+    fn pod_of(cluster: EtcdCluster) -> Pod {
+        World::settled(cluster.replicas(1)).member(0).pod.clone().unwrap()
+    }
+
+    fn flags(pod: &Pod) -> Vec<String> {
+        etcd_container(pod).unwrap().command.clone().unwrap()
+    }
+
+    /// What a test can not know in advance.
+    fn anonymous(mut pod: Pod) -> Pod {
+        let name = pod.name_any();
+        let text = serde_json::to_string(&pod).unwrap().replace(&name, "c-name");
+        pod = serde_json::from_str(&text).unwrap();
+        pod.status = None;
+        pod
+    }
+
+    #[test]
+    fn a_pod_on_a_volume() {
+        insta::assert_yaml_snapshot!(anonymous(pod_of(EtcdCluster::test("ns", "c"))));
+    }
+
+    #[test]
+    fn a_pod_in_memory() {
+        let pod = anonymous(pod_of(EtcdCluster::test("ns", "c").memory("128Mi")));
+        insta::assert_yaml_snapshot!(pod.spec.unwrap().volumes);
+    }
+
+    #[test]
+    fn the_command_of_the_go_operator_comes_first() {
+        let theirs: Pod =
+            serde_norway::from_str(include_str!("../tests/fixtures/go-operator-pod.yaml")).unwrap();
+        let theirs = flags(&theirs);
+        let name = "my-etcd-rzkb8";
+        let mut cluster = EtcdCluster::test("default", "my-etcd").replicas(1);
+        cluster.metadata.uid = Some("d93553a3-3348-4a02-b5b8-d0339a0931c4".into());
+        let ours = pod_of(cluster);
+        let ours: Vec<_> = flags(&ours).iter().map(|f| f.replace(&ours.name_any(), name)).collect();
+        assert_eq!(ours[..theirs.len()], theirs[..]);
+        assert_eq!(ours[theirs.len()..], ["--max-learners=8"]);
+    }
+
+    #[test]
+    fn options_become_flags() {
+        let mut cluster = EtcdCluster::test("ns", "c").version("3.5.35");
+        cluster.spec.options = Some(EtcdOptions {
+            quota_backend_bytes: Some(10_200_547_328),
+            auto_compaction_mode: Some(api::AutoCompactionMode::Periodic),
+            auto_compaction_retention: Some("5m".into()),
+            snapshot_count: Some(10_000),
+        });
+        assert_eq!(
+            flags(&pod_of(cluster))[11..],
+            [
+                "--quota-backend-bytes=10200547328",
+                "--auto-compaction-mode=periodic",
+                "--auto-compaction-retention=5m",
+                "--snapshot-count=10000",
+                "--experimental-max-learners=8",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_learner_flag_follows_the_version() {
+        assert_eq!(max_learners_flag("3.4.42"), None);
+        assert_eq!(max_learners_flag("3.5.35").as_deref(), Some("--experimental-max-learners=8"));
+        assert_eq!(max_learners_flag("3.6.16").as_deref(), Some("--max-learners=8"));
+        assert_eq!(max_learners_flag("4.0.0").as_deref(), Some("--max-learners=8"));
+    }
+
+    #[test]
+    fn h31_new_only_for_a_seed_that_was_never_part_of_anything() {
+        let cluster = EtcdCluster::test("ns", "c").latched();
+        let state = |member: api::EtcdMember, formed| {
+            starts_new(&MemberView { member, ..MemberView::default() }, formed)
+        };
+        let (seed, joiner) = (cluster.member("a").seed(), cluster.member("b"));
+        assert!(state(seed.clone(), false));
+        assert!(!state(seed.clone(), true));
+        assert!(!state(seed.clone().id(1), false));
+        assert!(!state(joiner, false));
+    }
+
+    #[test]
+    fn h27_a_memory_member_that_lost_its_pod_is_not_started_again() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").memory("64Mi"));
+        world.member(1).pod = None;
+        world.member(1).etcd = None;
+        assert!(!world.plan().actions.iter().any(|a| matches!(a, Action::CreatePod(_))));
+    }
+
+    #[test]
+    fn a_member_on_a_volume_that_lost_its_pod_is_started_again() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.member(1).pod = None;
+        world.member(1).etcd = None;
+        let actions = world.plan().actions;
+        let [Action::CreatePod(pod)] = &actions[..] else { panic!("{actions:?}") };
+        assert!(flags(pod).contains(&"--initial-cluster-state=existing".to_owned()));
+        assert_eq!(pod.labels()[labels::ROLE], labels::VOTER);
+    }
+
+    #[test]
+    fn h37_claims_alone_are_a_wish() {
+        let claims: ResourceRequirements = serde_json::from_str(r#"{"claims": [{"name": "x"}]}"#).unwrap();
+        assert_eq!(resources(Some(&claims)), claims);
+        assert!(resources(Some(&ResourceRequirements::default())).requests.is_some());
+    }
+
+    #[test]
+    fn h39_users_metadata_reaches_the_pod_without_reserved_keys() {
+        let mut cluster = EtcdCluster::test("ns", "c");
+        let extra =
+            [("team", "a"), ("etcd-operator.cozystack.io/role", "x"), ("app.kubernetes.io/name", "x")];
+        cluster.spec.additional_metadata = Some(AdditionalMetadata {
+            labels: extra.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            ..AdditionalMetadata::default()
+        });
+        let pod = pod_of(cluster);
+        assert_eq!(pod.labels()["team"], "a");
+        assert_eq!(pod.labels()["app.kubernetes.io/name"], "etcd");
+        assert_eq!(pod.labels()[labels::ROLE], labels::VOTER);
+        assert_eq!(pod.metadata.annotations, None);
+    }
+
+    #[test]
+    fn h40_a_data_directory_stays_on_the_volume() {
+        let member = EtcdCluster::test("ns", "c").latched().member("a");
+        let dir = |value| data_dir(&member.clone().annotation(labels::annotation::DATA_DIR_SUBPATH, value));
+        assert_eq!(dir("default.etcd"), "/var/lib/etcd/default.etcd");
+        assert_eq!(dir("../../etc"), "/var/lib/etcd");
+    }
+
+    #[test]
+    fn members_prefer_to_be_apart_unless_the_user_says_otherwise() {
+        let pod = pod_of(EtcdCluster::test("ns", "c"));
+        assert!(pod.spec.unwrap().affinity.unwrap().pod_anti_affinity.is_some());
+        let mut cluster = EtcdCluster::test("ns", "c");
+        cluster.spec.affinity = Some(Affinity::default());
+        assert_eq!(pod_of(cluster).spec.unwrap().affinity, Some(Affinity::default()));
+    }
+}

@@ -111,3 +111,81 @@ fn progressing(
 ) {
     scene.set_condition(status, conditions::PROGRESSING, on, reason, message);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::World;
+    use api::EtcdCluster;
+
+    fn three() -> World {
+        World::settled(EtcdCluster::test("ns", "c").replicas(3))
+    }
+
+    #[test]
+    fn the_first_pass_only_latches_token_and_target() {
+        let mut world = World::new(EtcdCluster::test("ns", "c"));
+        assert!(world.pass().is_empty());
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/InitialSnapshot");
+        let status = world.status();
+        assert_eq!(status.cluster_token.as_deref(), Some("ns-c-uid-of-c"));
+        assert_eq!(status.observed.map(|o| o.replicas), Some(3));
+        assert!(status.progress_deadline.is_some());
+    }
+
+    #[test]
+    fn a_reached_target_clears_the_deadline() {
+        let world = three();
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/Reconciled");
+        assert_eq!(world.status().progress_deadline, None);
+    }
+
+    #[test]
+    fn h1_an_edit_waits_until_the_present_target_is_reached() {
+        let mut world = three();
+        world.member(0).etcd = None;
+        crate::fixtures::unready(world.member(0).pod.as_mut().unwrap());
+        world.view.cluster.as_mut().unwrap().spec.replicas = Some(5);
+        world.settle();
+        assert_eq!(world.status().observed.unwrap().replicas, 3, "not while a member is missing");
+    }
+
+    #[test]
+    fn an_edit_is_taken_up_once_the_target_is_reached() {
+        let mut world = three();
+        world.view.cluster.as_mut().unwrap().spec.replicas = Some(5);
+        assert!(world.pass().is_empty(), "the new target is latched before anything is done about it");
+        assert_eq!(world.status().observed.unwrap().replicas, 5);
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/SpecChanged");
+        world.settle();
+        assert_eq!(world.view.members.len(), 5);
+    }
+
+    #[test]
+    fn h2_a_missed_deadline_is_said_once_and_cleared_by_success() {
+        let mut world = World::new(EtcdCluster::test("ns", "c").latched());
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().progress_deadline =
+            Some(conditions::wire_time(Timestamp::UNIX_EPOCH));
+        world.pass();
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/BootstrapFailed");
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/BootstrapFailed");
+        let message = |world: &World| world.status().conditions[0].message.clone();
+        let once = message(&world);
+        world.pass();
+        assert_eq!(once, message(&world), "T11: the message is stable");
+        world.settle();
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn an_edit_after_a_missed_deadline_is_a_retry() {
+        let mut world = three();
+        let status = world.view.cluster.as_mut().unwrap().status.as_mut().unwrap();
+        status.progress_deadline = Some(conditions::wire_time(Timestamp::UNIX_EPOCH));
+        crate::fixtures::unready(world.member(0).pod.as_mut().unwrap());
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/DeadlineExceeded");
+        world.view.cluster.as_mut().unwrap().spec.version = "3.6.15".into();
+        world.pass();
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/RetryAfterDeadline");
+    }
+}

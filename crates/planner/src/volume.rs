@@ -69,3 +69,50 @@ fn claim(member: &MemberView) -> PersistentVolumeClaim {
         status: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, estrange};
+    use api::EtcdCluster;
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+    fn world() -> World {
+        World::settled(EtcdCluster::test("ns", "c").replicas(1).size("2Gi"))
+    }
+
+    #[test]
+    fn a_claim_asks_for_the_size_and_leaves_the_class_to_the_cluster() {
+        let mut world = world();
+        let spec = world.member(0).volume.clone().unwrap().spec.unwrap();
+        assert_eq!(spec.resources.unwrap().requests.unwrap()["storage"], Quantity("2Gi".into()));
+        assert_eq!(spec.storage_class_name, None, "absent is not empty");
+    }
+
+    #[test]
+    fn t7_a_member_that_has_joined_gets_no_blank_volume() {
+        let mut world = world();
+        world.member(0).volume = None;
+        world.member(0).pod = None;
+        world.member(0).etcd = None;
+        world.view.etcd.membership = None;
+        let plan = world.plan();
+        assert_eq!(plan.actions, [], "neither a claim nor a Pod");
+        assert!(plan.waiting_for.is_some());
+    }
+
+    #[test]
+    fn h15_a_claim_of_somebody_else_is_not_mounted() {
+        let mut world = world();
+        estrange(world.member(0).volume.as_mut().unwrap());
+        world.member(0).pod = None;
+        assert_eq!(world.plan().actions, []);
+    }
+
+    #[test]
+    fn memory_needs_no_claim() {
+        let world = World::settled(EtcdCluster::test("ns", "c").replicas(1).memory("64Mi"));
+        assert!(world.view.members[0].volume.is_none());
+        assert!(world.view.members[0].pod.is_some());
+    }
+}
