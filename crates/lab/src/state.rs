@@ -82,14 +82,15 @@ impl State {
         self.processes.push(process);
     }
 
-    /// Changes a kernel setting, remembering what it was so that `down` can put it back.
-    pub fn set_kernel(&mut self, file: &Path, value: &str) -> Result<()> {
+    /// Changes a kernel setting. What it was is on disk before the change, so that `down` can always put it back.
+    pub fn set_kernel(&mut self, paths: &Paths, file: &Path, value: &str) -> Result<()> {
         let before = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        if before.trim() != value {
-            fs::write(file, value).with_context(|| format!("cannot set {} to {value}", file.display()))?;
-            self.settings.entry(file.to_path_buf()).or_insert_with(|| before.trim().to_owned());
+        if before.trim() == value {
+            return Ok(());
         }
-        Ok(())
+        self.settings.entry(file.to_path_buf()).or_insert_with(|| before.trim().to_owned());
+        self.save(paths)?;
+        fs::write(file, value).with_context(|| format!("cannot set {} to {value}", file.display()))
     }
 }
 

@@ -125,7 +125,10 @@ fn resume_or_begin(paths: &Paths, options: &Options, progress: &Progress) -> Res
         down::clean(paths)?;
         step.done();
     }
-    begin(paths, options)
+    begin(paths, options).inspect_err(|_| {
+        // Nothing runs yet, so there is nothing to look into either. The first failure is the one to report.
+        let _ = down::clean(paths);
+    })
 }
 
 fn begin(paths: &Paths, options: &Options) -> Result<State> {
@@ -143,8 +146,7 @@ fn begin(paths: &Paths, options: &Options) -> Result<State> {
     state.save(paths)?;
     network::ensure_bridge()?;
     preflight::ports()?;
-    state.set_kernel(Path::new(network::BRIDGE_FILTER), "0")?;
-    state.save(paths)?;
+    state.set_kernel(paths, Path::new(network::BRIDGE_FILTER), "0")?;
     Pki::create(paths)?;
     Ok(state)
 }

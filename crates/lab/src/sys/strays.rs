@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::ErrorKind,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
 
@@ -12,6 +14,9 @@ use super::PREFIX;
 const LOG_LINKS: &str = "/var/log/containers";
 /// What the network plugins answered, kept by containerd.
 const NETWORK_RESULTS: &str = "/var/lib/cni/results";
+
+/// Where a kubelet waits for device plugins.
+const DEVICE_SOCKET: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
 
 /// Directories that these daemons make, children first; removed only when nobody has put anything into them.
 const DIRECTORIES: [&str; 7] = [
@@ -32,6 +37,10 @@ pub fn remove(dir: &Path) {
     for stray in ours.chain(results) {
         // A stray that stays is untidy, not wrong.
         let _ = fs::remove_file(stray);
+    }
+    // Every kubelet takes this one over, so it is removed only when no kubelet is behind it any more.
+    if UnixStream::connect(DEVICE_SOCKET).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused) {
+        let _ = fs::remove_file(DEVICE_SOCKET);
     }
     for dir in DIRECTORIES {
         let _ = fs::remove_dir(dir);
