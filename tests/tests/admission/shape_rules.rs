@@ -81,7 +81,12 @@ async fn rule_15_medium_is_immutable() -> Result<()> {
         tmpfs.refuses(json!({"storage": {"medium": ""}}), message).await?;
         tmpfs.refuses(json!({"storage": {"medium": null}}), message).await?;
         let one = arena.stored(MEMBER, member(json!({}))).await?;
-        one.refuses(json!({"storage": {"medium": "Memory"}}), message).await
+        one.refuses(json!({"storage": {"medium": "Memory"}}), message).await?;
+
+        let target = |medium: &str| json!({"observed": {"replicas": 3, "version": "0.0.0", "storage": {"medium": medium}}});
+        disk.set_status(&target("")).await?;
+        let patch = kube::api::Patch::Merge(json!({"status": target("Memory")}));
+        refused(disk.api.patch_status(&disk.name, &Default::default(), &patch).await, message)
     })
     .await
 }

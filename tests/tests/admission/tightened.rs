@@ -1,9 +1,10 @@
 //! Where we refuse what the Go operator admits and cannot handle; docs/api.md lists each of these.
 
 use anyhow::Result;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::arena::arena;
+use crate::arena::{MANAGER, arena, refused, resource};
 use crate::cluster_rules::{cluster, server_tls};
 
 const CLUSTER: &str = "EtcdCluster";
@@ -34,7 +35,14 @@ async fn tightened_name_with_dots() -> Result<()> {
         arena.accepts_named(CLUSTER, "my-etcd", cluster(json!({}))).await?;
         // Kubernetes 1.36 takes Service names that start with a digit, so we do too.
         arena.accepts_named(CLUSTER, "3-etcd", cluster(json!({}))).await?;
-        arena.refuses_named(CLUSTER, "my.etcd", cluster(json!({})), "must not contain dots").await
+        arena.refuses_named(CLUSTER, "my.etcd", cluster(json!({})), "must not contain dots").await?;
+
+        // The rule spares objects that have a status. A new one cannot bring one along.
+        let spec_and_status = json!({"spec": cluster(json!({})), "status": {"readyMembers": 1}});
+        let sly = DynamicObject::new("my.etcd", &resource(api::GROUP, CLUSTER)).data(spec_and_status);
+        refused(arena.api(CLUSTER).create(&PostParams::default(), &sly).await, "must not contain dots")?;
+        let patch = (PatchParams::apply(MANAGER), Patch::Apply(&sly));
+        refused(arena.api(CLUSTER).patch("my.etcd", &patch.0, &patch.1).await, "must not contain dots")
     })
     .await
 }
