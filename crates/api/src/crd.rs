@@ -1,6 +1,6 @@
 //! The CRD manifests: what the derives produce, brought into the exact shape the API promises.
 //!
-//! `kube` derives a schema from the types. What it cannot say is added here as plain JSON: [`schema`] holds the
+//! `kube` derives a schema from the types. What it cannot say is added here as plain JSON: `schema` holds the
 //! shapes, [`rules`] the admission rules. `cargo run -p api --bin crdgen` writes the result into the chart.
 
 pub mod rules;
