@@ -51,10 +51,16 @@ pub fn keep(paths: &Paths, archive: &Archive) -> Result<()> {
 
 /// Imports what the node does not have yet. Returns quickly when it has everything.
 pub fn import(node: Node, own: &NodePaths, archives: &[Archive]) -> Result<()> {
-    let present = ctr(own, &["images", "list"])?;
+    import_all(&own.containerd_socket(), archives)
+        .with_context(|| format!("cannot give {} its images", node.name()))
+}
+
+/// The same for any containerd.
+pub fn import_all(socket: &Path, archives: &[Archive]) -> Result<()> {
+    let present = ctr(socket, &["images", "list"])?;
     for archive in archives.iter().filter(|archive| !has_all(&present, &archive.images)) {
-        ctr(own, &["images", "import", &archive.path.to_string_lossy()])
-            .with_context(|| format!("cannot import {} on {}", archive.path.display(), node.name()))?;
+        ctr(socket, &["images", "import", &archive.path.to_string_lossy()])
+            .with_context(|| format!("cannot import {}", archive.path.display()))?;
     }
     Ok(())
 }
@@ -70,8 +76,8 @@ fn has_all(listing: &str, images: &[(String, String)]) -> bool {
     !images.is_empty() && images.iter().all(|(name, digest)| has(name, digest))
 }
 
-pub fn ctr(own: &NodePaths, args: &[&str]) -> Result<String> {
-    let socket = own.containerd_socket();
+/// Talks to a containerd, where Kubernetes keeps its images and containers.
+pub fn ctr(socket: &Path, args: &[&str]) -> Result<String> {
     let mut line = vec!["--address", socket.to_str().unwrap_or_default(), "--namespace", "k8s.io"];
     line.extend(args);
     command::run("ctr", &line)

@@ -8,5 +8,6 @@ pub mod images;
 pub mod node;
 pub mod node_config;
 pub mod pki;
+pub mod seed;
 pub mod status;
 pub mod up;

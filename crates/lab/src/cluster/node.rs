@@ -13,6 +13,7 @@ use super::{
     images,
     node_config::{self, Timings},
     pki::{self, Pki},
+    seed,
 };
 use crate::{
     addresses::{Node, POD_NETWORK},
@@ -42,11 +43,12 @@ pub fn is_on(node: Node, state: &State) -> bool {
 }
 
 /// Everything a node needs before its daemons start: files, credentials, cgroups, network.
-pub fn prepare(node: Node, paths: &Paths, fast: bool) -> Result<()> {
+pub fn prepare(node: Node, paths: &Paths, seed: &Path, fast: bool) -> Result<()> {
     let own = paths.node(node);
     for dir in [own.root(), &own.cni_config(), &own.kubelet_root(), &own.pod_logs(), &own.volume_plugins()] {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
+    seed::plant(seed, &own.containerd_root())?;
     let pki = Pki::open(paths);
     if !pki.cert(&node.name()).exists() {
         pki.add_node(node, paths)?;
@@ -87,31 +89,15 @@ impl<'a> Start<'a> {
 
     /// Starts containerd, unless it runs, and gives it the images it lacks.
     pub fn runtime(&mut self, state: &State, archives: &[images::Archive]) -> Result<()> {
-        if !state.is_alive(&daemon(self.node, "containerd")) {
+        let name = daemon(self.node, "containerd");
+        if !state.is_alive(&name) {
             let args = vec![format!("--config={}", self.own.containerd_config().display())];
             self.launch("containerd", Path::new("/usr/bin/containerd"), args)?;
         }
-        self.await_runtime()?;
+        let process =
+            self.started.first().or_else(|| state.process(&name)).context("containerd was not started")?;
+        await_containerd(&self.own.containerd_socket(), process, &self.paths.log(&name))?;
         images::import(self.node, &self.own, archives)
-    }
-
-    fn await_runtime(&self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let socket = self.own.containerd_socket();
-        while !command::succeeds("ctr", &[Path::new("--address"), &socket, Path::new("version")]) {
-            let log = self.paths.log(&daemon(self.node, "containerd"));
-            let ended = self.started.iter().any(|process| !process.is_alive());
-            if ended || Instant::now() > deadline {
-                bail!(
-                    "containerd of {} does not answer; the end of {}:\n{}",
-                    self.node.name(),
-                    log.display(),
-                    process::last_words(&log, 5)
-                );
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
     }
 
     /// Starts kubelet and kube-proxy, unless they run.
@@ -126,6 +112,23 @@ impl<'a> Start<'a> {
         }
         Ok(())
     }
+}
+
+/// Waits until a containerd that was just started answers.
+pub fn await_containerd(socket: &Path, process: &Process, log: &Path) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !command::succeeds("ctr", &[Path::new("--address"), socket, Path::new("version")]) {
+        if !process.is_alive() || Instant::now() > deadline {
+            bail!(
+                "{} does not answer; the end of {}:\n{}",
+                process.name,
+                log.display(),
+                process::last_words(log, 5)
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 fn proxy_args(node: Node, paths: &Paths) -> Vec<String> {

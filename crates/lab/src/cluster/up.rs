@@ -14,6 +14,7 @@ use super::{
     images::{self, Archive},
     node::{self, Start},
     pki::Pki,
+    seed,
 };
 use crate::{
     addresses::{self, MAX_NODES, Node},
@@ -42,17 +43,15 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     preflight::packages(&progress)?;
     let cache = paths::cache_dir()?;
     let tools = Toolbox::ensure(&cache, &progress)?;
-    let mut archives: Vec<Archive> = bundled::ensure(&cache, &tools, &progress)?
-        .iter()
-        .map(|p| Archive::open(p))
-        .collect::<Result<_>>()?;
-    archives.extend(images::loaded(paths)?);
+    let mut archives = bundled_archives(&cache, &tools, &progress)?;
+    let seed = seed::ensure(&cache, &archives, &progress)?;
 
     let mut state = resume_or_begin(paths, options, &progress)?;
+    archives.extend(images::loaded(paths)?);
     let step = progress.step("starting the control plane and the container runtimes");
     let nodes: Vec<Node> = Node::all(state.nodes).collect();
     for node in &nodes {
-        node::prepare(*node, paths, state.fast_failure_detection)?;
+        node::prepare(*node, paths, &seed, state.fast_failure_detection)?;
         network::heal(*node)?;
     }
     for node in &nodes {
@@ -101,6 +100,10 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
         seconds(began.elapsed())
     ));
     Ok(())
+}
+
+fn bundled_archives(cache: &Path, tools: &Toolbox, progress: &Progress) -> Result<Vec<Archive>> {
+    bundled::ensure(cache, tools, progress)?.iter().map(|path| Archive::open(path)).collect()
 }
 
 /// Goes on with a running lab, or clears away the remains of an earlier one and begins.
@@ -178,10 +181,7 @@ pub fn start_node(paths: &Paths, node: Node) -> Result<()> {
     let progress = Progress::new();
     let cache = paths::cache_dir()?;
     let tools = Toolbox::ensure(&cache, &progress)?;
-    let mut archives: Vec<Archive> = bundled::ensure(&cache, &tools, &progress)?
-        .iter()
-        .map(|p| Archive::open(p))
-        .collect::<Result<_>>()?;
+    let mut archives = bundled_archives(&cache, &tools, &progress)?;
     archives.extend(images::loaded(paths)?);
     let mut state = State::running(paths)?;
     let mut start = Start::new(node, paths);

@@ -18,7 +18,8 @@ pub fn run(paths: &Paths, args: cli::Container) -> Result<()> {
     let at = || format!("Pod {namespace}/{name}");
     let (node, id) = locate(&pod, container.as_deref()).with_context(at)?;
     let node = Node::by_name(&node, state.nodes)?;
-    images::ctr(&paths.node(node), &["tasks", "kill", "--signal", "SIGKILL", &id]).with_context(at)?;
+    images::ctr(&paths.node(node).containerd_socket(), &["tasks", "kill", "--signal", "SIGKILL", &id])
+        .with_context(at)?;
     eprintln!("  killed container {} of {} on {}", &id[..12.min(id.len())], at(), node.name());
     Ok(())
 }

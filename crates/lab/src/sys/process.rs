@@ -8,9 +8,10 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Stdio,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,22 @@ impl Process {
 
     pub fn is_alive(&self) -> bool {
         start_time(self.pid) == Some(self.started)
+    }
+
+    /// Asks the process to end, and waits until it has.
+    pub fn terminate(&self, limit: Duration) -> Result<()> {
+        let pid = Pid::from_raw(self.pid.cast_signed()).filter(|_| self.is_alive());
+        if let Some(pid) = pid {
+            kill_process(pid, Signal::TERM).with_context(|| format!("cannot signal {}", self.name))?;
+        }
+        let deadline = Instant::now() + limit;
+        while self.is_alive() {
+            if Instant::now() > deadline {
+                bail!("{} did not end within {} s", self.name, limit.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Resident memory in MiB.
