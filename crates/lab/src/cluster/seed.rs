@@ -44,8 +44,17 @@ pub fn ensure(cache: &Path, archives: &[Archive], progress: &Progress) -> Result
     let made = grow(&partial, archives).and_then(|()| Ok(fs::rename(&partial, &seed)?));
     let _ = fs::remove_dir_all(&partial);
     made.context("cannot import the images of the lab")?;
+    remove_others(&seed);
     step.done();
     Ok(seed)
+}
+
+/// A seed is large and quickly made again, so the cache keeps one. Nodes that grew from another keep their files.
+fn remove_others(seed: &Path) {
+    let all = seed.parent().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    for other in all.map(|entry| entry.path()).filter(|path| path != seed) {
+        let _ = fs::remove_dir_all(other);
+    }
 }
 
 /// The layout of the directory belongs to the version of containerd.

@@ -1,4 +1,5 @@
-//! The images every node of the lab has: the Pod sandbox, CoreDNS, and the etcd releases.
+//! The images every node of the lab has: the Pod sandbox, CoreDNS, probes for tests, and the
+//! etcd releases.
 
 use std::{
     fs,
@@ -20,6 +21,9 @@ use crate::{
 /// Sandbox of every Pod.
 pub const PAUSE: &str = "localhost/lab/pause:1";
 pub const COREDNS: &str = "localhost/lab/coredns:lab";
+
+/// Probes for tests, since the other images hold no shell.
+pub const TOOLBOX: &str = "localhost/lab/toolbox:1";
 
 struct Bundle {
     image: String,
@@ -57,6 +61,12 @@ fn bundles(tools: &Toolbox) -> Result<Vec<Bundle>> {
             image: COREDNS.into(),
             dockerfile: "FROM scratch\nCOPY coredns /coredns\nENTRYPOINT [\"/coredns\"]\n".into(),
             programs: vec![tools.program("coredns", "coredns")?.to_path_buf()],
+        },
+        Bundle {
+            image: TOOLBOX.into(),
+            dockerfile: "FROM scratch\nCOPY toolbox /toolbox\nUSER 65532:65532\nENTRYPOINT [\"/toolbox\"]\nCMD [\"serve\"]\n"
+                .into(),
+            programs: vec![tools.program("toolbox", "toolbox")?.to_path_buf()],
         },
     ];
     for (module, image) in ETCD.iter().zip(etcd_images()?) {

@@ -106,8 +106,11 @@ impl Cgroups {
                 Self::V1 { .. } => {}
                 Self::V2(_) => {
                     for group in [root, &node] {
+                        let available = fs::read_to_string(group.join("cgroup.controllers"))?;
+                        let wanted: Vec<_> =
+                            available.split_whitespace().map(|name| format!("+{name}")).collect();
                         let control = group.join("cgroup.subtree_control");
-                        fs::write(&control, "+cpu +cpuset +io +memory +pids")
+                        fs::write(&control, wanted.join(" "))
                             .with_context(|| format!("cannot enable controllers in {}", control.display()))?;
                     }
                 }

@@ -17,16 +17,18 @@ use crate::{addresses, progress::Progress};
 const MIN_FREE: u64 = 5 << 30;
 
 /// A program we call and the Debian package that brings it.
+///
+/// The last one is not for the lab itself: it compiles the static binaries that go into images for it.
 const NEEDED: [(&str, &str); 9] = [
     ("/usr/bin/containerd", "containerd"),
     ("/usr/sbin/runc", "runc"),
     ("/usr/lib/cni/bridge", "containernetworking-plugins"),
     ("/usr/sbin/iptables", "iptables"),
-    ("/usr/sbin/conntrack", "conntrack"),
     ("/usr/sbin/mkfs.xfs", "xfsprogs"),
     ("/usr/sbin/xfs_growfs", "xfsprogs"),
     ("/usr/sbin/ip", "iproute2"),
     ("/usr/bin/nsenter", "util-linux"),
+    ("/usr/bin/musl-gcc", "musl-tools"),
 ];
 
 pub fn root() -> Result<()> {

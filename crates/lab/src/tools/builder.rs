@@ -155,11 +155,13 @@ impl Entry {
 fn build_all(go: &Go, entries: &[Entry], progress: &Progress) -> Result<()> {
     let began = Instant::now();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, 4);
-    progress.note(&format!(
-        "building {} tools from source with {}; about 15 minutes on two cores, once",
-        entries.len(),
-        go.version.split_whitespace().nth(2).unwrap_or("go"),
-    ));
+    let compiler = go.version.split_whitespace().nth(2).unwrap_or("go");
+    progress.note(&match entries.len() {
+        few @ 1..5 => format!("building {few} of the tools from source with {compiler}"),
+        many => {
+            format!("building {many} tools from source with {compiler}: about 15 minutes on two cores, once")
+        }
+    });
     let (next, finished, failure) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
     std::thread::scope(|scope| {
         for _ in 0..workers.min(entries.len()) {

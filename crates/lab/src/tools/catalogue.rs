@@ -45,6 +45,15 @@ static PAUSE: Module = Module {
     ],
 };
 
+static TOOLBOX: Module = Module {
+    name: "toolbox",
+    subject: None,
+    files: &[
+        ("go.mod", include_str!("../../tools/toolbox/go.mod")),
+        ("main.go", include_str!("../../tools/toolbox/main.go")),
+    ],
+};
+
 /// The etcd releases of the lab, the one that Kubernetes itself runs on first.
 pub static ETCD: [Module; 4] = [
     Module { name: "etcd-3.6", subject: Some(ETCD_SERVER), files: pinned!("etcd-3.6") },
@@ -129,6 +138,7 @@ pub fn all() -> Vec<Tool> {
     tools.push(Tool { name: "coredns", package: ".", module: &COREDNS });
     tools.push(Tool { name: "helm", package: "helm.sh/helm/v3/cmd/helm", module: &HELM });
     tools.push(Tool { name: "pause", package: ".", module: &PAUSE });
+    tools.push(Tool { name: "toolbox", package: ".", module: &TOOLBOX });
     tools
 }
 
