@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::{EtcdMember, EtcdMemberSpec};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
@@ -73,7 +74,9 @@ impl Reporter {
     pub fn done(&self, key: &Key, view: &ClusterView, action: &Action) {
         info!(cluster = %key, "{action}");
         if let Some(reason) = action.reason() {
-            self.announce(view, EventType::Normal, reason, capitalized(&action.to_string()));
+            let related =
+                action.member().map(|name| EtcdMember::new(name, EtcdMemberSpec::default()).object_ref(&()));
+            self.announce(view, EventType::Normal, reason, capitalized(&action.to_string()), related);
         }
     }
 
@@ -87,21 +90,29 @@ impl Reporter {
             }
             _ => {
                 warn!(cluster = %key, "{error}");
-                self.announce(view, EventType::Warning, "ReconcileFailed", error.to_string());
+                self.announce(view, EventType::Warning, "ReconcileFailed", error.to_string(), None);
             }
         }
     }
 
-    /// Publishes an Event without making the pass wait for it.
-    pub fn announce(&self, view: &ClusterView, type_: EventType, reason: &str, note: String) {
+    /// Publishes an Event without making the pass wait for it. Events about different members are told apart by
+    /// `secondary`; without it they would be counted as one.
+    fn announce(
+        &self,
+        view: &ClusterView,
+        type_: EventType,
+        reason: &str,
+        note: String,
+        secondary: Option<ObjectReference>,
+    ) {
         let Some(cluster) = &view.cluster else { return };
-        let about: ObjectReference = cluster.object_ref(&());
+        let about = cluster.object_ref(&());
         let event = Event {
             type_,
             reason: reason.to_owned(),
             note: Some(note),
             action: reason.to_owned(),
-            secondary: None,
+            secondary,
         };
         let recorder = self.recorder.clone();
         tokio::spawn(async move {

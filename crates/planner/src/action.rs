@@ -89,6 +89,18 @@ impl Action {
             _ => return None,
         })
     }
+
+    /// The member the step is about, for Events.
+    pub fn member(&self) -> Option<&str> {
+        match self {
+            Self::CreateMember(member) => member.metadata.name.as_deref(),
+            Self::DeleteMember { name, .. } => Some(name),
+            Self::AddLearner { member, .. }
+            | Self::Promote { member, .. }
+            | Self::RemoveFromEtcd { member, .. } => Some(member),
+            _ => None,
+        }
+    }
 }
 
 /// What the step did, in the past tense, for logs and Events.

@@ -86,12 +86,18 @@ fn forming(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     }
 }
 
-/// The seed runs, but does not answer.
+/// Why the seed has formed nothing, once that is more than a slow start.
 fn silent_seed(scene: &Scene<'_>) -> Option<String> {
     let seed = scene.running().find(|m| m.member.spec.bootstrap)?;
     let containers = seed.living_pod()?.status.as_ref()?.container_statuses.as_ref()?;
-    let started =
-        containers.iter().find(|c| c.name == "etcd")?.state.as_ref()?.running.as_ref()?.started_at.clone()?;
+    let container = containers.iter().find(|c| c.name == "etcd")?;
+    let state = container.state.as_ref()?;
+    if let Some(waiting) = state.waiting.as_ref().and_then(|w| w.reason.as_deref())
+        && waiting != "ContainerCreating"
+    {
+        return Some(format!("bootstrap member {} does not run: {waiting}", seed.name()));
+    }
+    let started = state.running.as_ref()?.started_at.clone()?;
     let error = match (&scene.view.etcd.failure, &seed.etcd) {
         (Some(error), _) => error.to_string(),
         (None, Some(Err(error))) => error.to_string(),
@@ -176,5 +182,20 @@ mod tests {
         assert!(world.settle().is_empty());
         assert_eq!(available(&world), "False/Unsupported");
         assert!(world.view.members.is_empty());
+    }
+
+    #[test]
+    fn a_seed_that_keeps_crashing_is_told() {
+        use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting};
+        let mut world = World::new(EtcdCluster::test("ns", "c").latched());
+        world.pass();
+        world.pass();
+        world.silence_etcd();
+        let pod = world.member(0).pod.as_mut().unwrap();
+        unready(pod);
+        let container = &mut pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0];
+        let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".into()), message: None };
+        container.state = Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() });
+        assert_eq!(available(&world), "False/ClusterUnreachable");
     }
 }

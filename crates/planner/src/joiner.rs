@@ -3,9 +3,8 @@
 use api::{EtcdMember, EtcdMemberSpec, labels, metadata, names};
 use etcd::Membership;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
 
-use crate::view::Scene;
+use crate::view::{Scene, controlled_by};
 
 /// The seed: knows from the start that it is alone.
 pub(crate) fn seed(scene: &Scene<'_>, name: &str) -> EtcdMember {
@@ -33,7 +32,7 @@ fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
             annotations: metadata::merge(None, &extra.annotations),
             // On from birth: a member that is in etcd without it would be forgotten there (T9).
             finalizers: Some(vec![labels::FINALIZER.to_owned()]),
-            owner_references: scene.cluster.controller_owner_ref(&()).map(|o| vec![o]),
+            owner_references: controlled_by(scene.cluster),
             ..ObjectMeta::default()
         },
         spec: EtcdMemberSpec {

@@ -7,10 +7,9 @@ use api::{labels, metadata, names};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::view::{Scene, controller_uid};
+use crate::view::{Scene, controlled_by, controller_uid};
 use crate::{Action, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
@@ -74,7 +73,7 @@ fn service<const N: usize>(scene: &Scene<'_>, name: String, ports: [(&str, i32);
             namespace: Some(scene.view.namespace.clone()),
             labels: metadata::merge(Some(labels::for_cluster(&scene.view.name)), &extra.labels),
             annotations: metadata::merge(None, &extra.annotations),
-            owner_references: scene.cluster.controller_owner_ref(&()).map(|o| vec![o]),
+            owner_references: controlled_by(scene.cluster),
             ..ObjectMeta::default()
         },
         spec: Some(ServiceSpec { ports: Some(ports.map(port).to_vec()), ..ServiceSpec::default() }),

@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
-use crate::view::{Assessed, MemberView, Scene};
+use crate::view::{Assessed, MemberView, Scene, controlled_by};
 use crate::{Action, Plan, Settings, volume};
 
 const METRICS_PORT: i32 = 2381;
@@ -83,7 +83,7 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
             namespace: member.member.metadata.namespace.clone(),
             labels: metadata::merge(Some(own), &extra.labels),
             annotations: metadata::merge(None, &extra.annotations),
-            owner_references: member.member.controller_owner_ref(&()).map(|o| vec![o]),
+            owner_references: controlled_by(&member.member),
             ..ObjectMeta::default()
         },
         spec: Some(PodSpec {
@@ -226,8 +226,8 @@ fn starts_new(member: &MemberView, formed: bool) -> bool {
 fn max_learners_flag(version: &str) -> Option<String> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     match (parts.next()?, parts.next()?) {
-        (3, ..5) => None,
-        (3, 5) => Some(format!("--experimental-max-learners={MAX_LEARNERS}")),
+        // Before 3.6 there is no such flag, and one learner is all etcd takes.
+        (3, ..6) => None,
         _ => Some(format!("--max-learners={MAX_LEARNERS}")),
     }
 }
@@ -369,15 +369,13 @@ mod tests {
                 "--auto-compaction-mode=periodic",
                 "--auto-compaction-retention=5m",
                 "--snapshot-count=10000",
-                "--experimental-max-learners=8",
             ]
         );
     }
 
     #[test]
     fn the_learner_flag_follows_the_version() {
-        assert_eq!(max_learners_flag("3.4.42"), None);
-        assert_eq!(max_learners_flag("3.5.35").as_deref(), Some("--experimental-max-learners=8"));
+        assert_eq!(max_learners_flag("3.5.35"), None);
         assert_eq!(max_learners_flag("3.6.16").as_deref(), Some("--max-learners=8"));
         assert_eq!(max_learners_flag("4.0.0").as_deref(), Some("--max-learners=8"));
     }
@@ -385,13 +383,12 @@ mod tests {
     #[test]
     fn h31_new_only_for_a_seed_that_was_never_part_of_anything() {
         let cluster = EtcdCluster::test("ns", "c").latched();
-        let state = |member: api::EtcdMember, formed| {
-            starts_new(&MemberView { member, ..MemberView::default() }, formed)
-        };
+        let state =
+            |member: EtcdMember, formed| starts_new(&MemberView { member, ..MemberView::default() }, formed);
         let (seed, joiner) = (cluster.member("a").seed(), cluster.member("b"));
         assert!(state(seed.clone(), false));
         assert!(!state(seed.clone(), true));
-        assert!(!state(seed.clone().id(1), false));
+        assert!(!state(seed.id(1), false));
         assert!(!state(joiner, false));
     }
 

@@ -5,8 +5,8 @@ use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberStatus, Observed
 use etcd::{Membership, Status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Resource, ResourceExt};
 
 use crate::member_status;
 
@@ -86,6 +86,12 @@ impl ClusterView {
 pub fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|o| o.controller == Some(true)).map(|o| o.uid.as_str())
+}
+
+/// The owner reference of what `owner` controls. Foreground deletion waits for it, as with the Go operator.
+pub(crate) fn controlled_by<K: Resource<DynamicType = ()>>(owner: &K) -> Option<Vec<OwnerReference>> {
+    let reference = owner.controller_owner_ref(&())?;
+    Some(vec![OwnerReference { block_owner_deletion: Some(true), ..reference }])
 }
 
 impl MemberView {

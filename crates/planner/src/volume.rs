@@ -8,9 +8,8 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
 
-use crate::view::{MemberView, Scene};
+use crate::view::{MemberView, Scene, controlled_by};
 use crate::{Action, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
@@ -54,7 +53,7 @@ fn claim(member: &MemberView) -> PersistentVolumeClaim {
             namespace: member.member.metadata.namespace.clone(),
             labels: metadata::merge(Some(own), &extra.labels),
             annotations: metadata::merge(None, &extra.annotations),
-            owner_references: member.member.controller_owner_ref(&()).map(|o| vec![o]),
+            owner_references: controlled_by(&member.member),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec {
@@ -72,7 +71,6 @@ fn claim(member: &MemberView) -> PersistentVolumeClaim {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::fixtures::{World, estrange};
     use api::EtcdCluster;
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
