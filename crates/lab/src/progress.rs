@@ -51,15 +51,13 @@ impl Progress {
 }
 
 impl Step {
-    /// Says that it still goes on, where no moving line does.
-    pub fn remind(&self) {
-        if self.bar.is_none() {
-            eprintln!("  … {} ({})", self.what, seconds(self.began.elapsed()));
+    /// Says how far it is: always where a line can move, elsewhere only when `aloud`.
+    pub fn detail(&self, far: &str, aloud: bool) {
+        match &self.bar {
+            Some(bar) => bar.set_message(format!("{}: {far}", self.what)),
+            None if aloud => eprintln!("  … {}: {far} ({})", self.what, seconds(self.began.elapsed())),
+            None => {}
         }
-    }
-
-    pub fn rename(&mut self, what: &str) {
-        what.clone_into(&mut self.what);
     }
 
     pub fn done(self) {

@@ -4,21 +4,21 @@
 //! build that was interrupted leaves nothing that could be taken for a result.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::catalogue::{self, Module, Tool};
-use crate::{progress::Progress, sys::command};
+use crate::{
+    progress::{Progress, Step, seconds},
+    sys::command,
+};
 
 /// All tools, ready to run.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ impl Toolbox {
         let mut missing = Vec::new();
         for tool in catalogue::all() {
             let entry = Entry::new(cache, tool, &go.version)?;
-            if !entry.program().exists() {
-                missing.push(entry.clone());
-            }
             programs.insert((tool.module.name, tool.name), entry.program());
+            if !entry.program().exists() {
+                missing.push(entry);
+            }
         }
         if !missing.is_empty() {
-            build_all(&go, &missing, progress)?;
+            build_all(&go, cache, &missing, progress)?;
         }
         Ok(Self { programs })
     }
@@ -71,6 +71,64 @@ impl Toolbox {
     }
 }
 
+/// The place of one tool in the cache.
+#[derive(Clone, Debug)]
+struct Entry {
+    tool: Tool,
+    dir: PathBuf,
+}
+
+impl Entry {
+    fn new(cache: &Path, tool: Tool, go_version: &str) -> Result<Self> {
+        let name = format!("{}-{}-{}", tool.name, tool.module.version()?, tool.key(go_version)?);
+        Ok(Self { tool, dir: cache.join("tools").join(name) })
+    }
+
+    fn program(&self) -> PathBuf {
+        self.dir.join(self.tool.name)
+    }
+
+    /// Moves a finished program into the cache.
+    fn store(&self, built: &Path) -> Result<()> {
+        let whole = built.with_extension("entry");
+        fs::create_dir_all(&whole)?;
+        fs::rename(built, whole.join(self.tool.name))?;
+        match fs::rename(&whole, &self.dir) {
+            // Somebody else finished the same build first: theirs is as good.
+            Err(_) if self.program().exists() => Ok(()),
+            other => other.with_context(|| format!("cannot move {} into the cache", self.tool.name)),
+        }
+    }
+}
+
+/// Builds one module after the other, all programs of a module at once: they share most of their packages, and `go
+/// build` keeps all cores busy by itself.
+fn build_all(go: &Go, cache: &Path, missing: &[Entry], progress: &Progress) -> Result<()> {
+    let began = Instant::now();
+    let modules: BTreeSet<&str> = missing.iter().map(|entry| entry.tool.module.name).collect();
+    if missing.iter().any(|entry| entry.tool.module.name == "kubernetes") {
+        progress.note("building the tools from source: 10 to 15 minutes on two cores, once");
+    }
+    let order = catalogue::all().into_iter().map(|tool| tool.module);
+    let mut done = BTreeSet::new();
+    for module in order {
+        if !modules.contains(module.name) || !done.insert(module.name) {
+            continue;
+        }
+        let entries: Vec<_> = missing.iter().filter(|entry| entry.tool.module.name == module.name).collect();
+        let names: Vec<_> = entries.iter().map(|entry| entry.tool.name).collect();
+        let what = format!("[{}/{}] {} {}", done.len(), modules.len(), names.join(", "), module.version()?);
+        let step = progress.step(&what);
+        let work = cache.join("tools").join(format!(".{}.{}", module.name, std::process::id()));
+        let built = go.build(module, &entries, &work, &step);
+        let _ = fs::remove_dir_all(&work);
+        built?;
+        step.done();
+    }
+    progress.note(&format!("all tools built in {}", seconds(began.elapsed())));
+    Ok(())
+}
+
 /// The compiler.
 struct Go {
     program: PathBuf,
@@ -92,125 +150,90 @@ impl Go {
         Ok(Self { program, version })
     }
 
-    fn build(&self, entry: &Entry) -> Result<()> {
-        let work = entry.workdir();
-        let _ = fs::remove_dir_all(&work);
-        fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-        for (name, text) in entry.tool.module.files {
+    fn command(&self, verb: &str, work: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.current_dir(work).arg(verb).stdin(Stdio::null());
+        // A workspace or flags of the user must not leak into a build that is named by its inputs.
+        command.envs([("CGO_ENABLED", "0"), ("GOWORK", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", "local")]);
+        command
+    }
+
+    fn build(&self, module: &Module, entries: &[&Entry], work: &Path, step: &Step) -> Result<()> {
+        let result = work.join("result");
+        let _ = fs::remove_dir_all(work);
+        fs::create_dir_all(&result).with_context(|| format!("cannot make {}", result.display()))?;
+        for (name, text) in module.files {
             fs::write(work.join(name), text)?;
         }
-        let output = Command::new(&self.program)
-            .current_dir(&work)
-            .arg("build")
-            .args(entry.tool.build_args()?)
-            .arg("-o")
-            .arg(work.join("result").join(entry.tool.name))
-            .arg(entry.tool.package)
-            // A workspace or flags of the user must not leak into a build that is named by its inputs.
-            .envs([("CGO_ENABLED", "0"), ("GOWORK", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", "local")])
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot run `go build`")?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("`go build {}` failed: {}", entry.tool.package, command::tail(said.trim(), 12));
+        let packages: Vec<_> = entries.iter().map(|entry| entry.tool.package).collect();
+        let total = self.count_packages(work, &packages);
+        let mut command = self.command("build", work);
+        command.args(entries[0].tool.build_args()?);
+        command.arg("-v").arg("-o").arg(format!("{}/", result.display())).args(&packages);
+        let line = format!("go build {}", packages.join(" "));
+        let mut child =
+            command.stderr(Stdio::piped()).spawn().with_context(|| format!("cannot run `{line}`"))?;
+        let said = match child.stderr.take() {
+            Some(stderr) => follow(BufReader::new(stderr), total, step),
+            None => String::new(),
+        };
+        let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
+        if !status.success() {
+            bail!("`{line}` failed: {}", command::tail(&said, 12));
         }
-        fs::create_dir_all(entry.dir.parent().unwrap_or(&entry.dir))?;
-        match fs::rename(work.join("result"), &entry.dir) {
-            // Somebody else finished the same build first: theirs is as good.
-            Err(_) if entry.program().exists() => {}
-            other => other.with_context(|| format!("cannot move the result to {}", entry.dir.display()))?,
-        }
-        let _ = fs::remove_dir_all(&work);
-        Ok(())
+        entries.iter().try_for_each(|entry| entry.store(&result.join(entry.tool.binary())))
+    }
+
+    /// How many packages there are to compile, as far as that can be told.
+    fn count_packages(&self, work: &Path, packages: &[&str]) -> Option<usize> {
+        let output =
+            self.command("list", work).args(["-mod=readonly", "-deps"]).args(packages).output().ok()?;
+        output.status.success().then(|| output.stdout.iter().filter(|byte| **byte == b'\n').count())
     }
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    tool: Tool,
-    dir: PathBuf,
-    version: &'static str,
+/// Shows how far a build is by the packages it names, and keeps what it said for when it fails.
+fn follow(output: impl BufRead, total: Option<usize>, step: &Step) -> String {
+    let (mut said, mut count, mut spoke) = (String::new(), 0, Instant::now());
+    for line in output.lines().map_while(Result::ok) {
+        said.push_str(&line);
+        said.push('\n');
+        // Packages are import paths; messages hold blanks.
+        count += usize::from(!line.contains(' '));
+        let far = match total {
+            Some(total) => format!("package {count} of at most {total}"),
+            None => format!("package {count}"),
+        };
+        step.detail(&far, spoke.elapsed() > Duration::from_secs(30));
+        if spoke.elapsed() > Duration::from_secs(30) {
+            spoke = Instant::now();
+        }
+    }
+    said
 }
 
-impl Entry {
-    fn new(cache: &Path, tool: Tool, go_version: &str) -> Result<Self> {
-        let version = tool.module.version()?;
-        let name = format!("{}-{version}-{}", tool.name, tool.key(go_version)?);
-        Ok(Self { tool, dir: cache.join("tools").join(name), version })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_build_keeps_its_words() {
+        let step = Progress::new().step("test");
+        let said = follow("net/http\n# example.com/x\n./x.go:1: bad thing\n".as_bytes(), Some(2), &step);
+        assert!(said.contains("bad thing"), "{said}");
     }
 
-    fn program(&self) -> PathBuf {
-        self.dir.join(self.tool.name)
+    #[test]
+    fn a_result_enters_the_cache_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("tools")).unwrap();
+        let entry = Entry::new(dir.path(), catalogue::all()[0], "go1").unwrap();
+        let built = dir.path().join("program");
+        fs::write(&built, "binary").unwrap();
+        entry.store(&built).unwrap();
+        assert_eq!(fs::read_to_string(entry.program()).unwrap(), "binary");
+        // The same build, finished a second time by somebody else, changes nothing.
+        fs::write(&built, "binary").unwrap();
+        entry.store(&built).unwrap();
     }
-
-    /// Beside the results, so that the final move stays on one file system.
-    fn workdir(&self) -> PathBuf {
-        let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
-        self.dir.with_file_name(format!(".{name}.{}", std::process::id()))
-    }
-}
-
-/// Builds several at a time: compilation uses all cores anyway, but linking uses only one.
-fn build_all(go: &Go, entries: &[Entry], progress: &Progress) -> Result<()> {
-    let began = Instant::now();
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, 4);
-    let compiler = go.version.split_whitespace().nth(2).unwrap_or("go");
-    progress.note(&match entries.len() {
-        few @ 1..5 => format!("building {few} of the tools from source with {compiler}"),
-        many => {
-            format!("building {many} tools from source with {compiler}: about 15 minutes on two cores, once")
-        }
-    });
-    let (next, finished, failure) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
-    std::thread::scope(|scope| {
-        for _ in 0..workers.min(entries.len()) {
-            scope.spawn(|| {
-                while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let failed = || failure.lock().unwrap_or_else(PoisonError::into_inner);
-                    if failed().is_some() {
-                        return;
-                    }
-                    let built = build_one(go, entry, progress, &finished, entries.len());
-                    if let Err(error) = built {
-                        failed().get_or_insert(error);
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => {
-            progress.note(&format!("all tools built in {}", crate::progress::seconds(began.elapsed())));
-            Ok(())
-        }
-    }
-}
-
-fn build_one(
-    go: &Go,
-    entry: &Entry,
-    progress: &Progress,
-    finished: &AtomicUsize,
-    total: usize,
-) -> Result<()> {
-    let mut step = progress.step(&format!("building {} {}", entry.tool.name, entry.version));
-    std::thread::scope(|scope| {
-        let build = scope.spawn(|| go.build(entry));
-        let mut spoke = Instant::now();
-        while !build.is_finished() {
-            std::thread::sleep(Duration::from_millis(50));
-            if spoke.elapsed() > Duration::from_secs(60) {
-                spoke = Instant::now();
-                step.remind();
-            }
-        }
-        build.join().unwrap_or_else(|_| Err(anyhow!("the build of {} panicked", entry.tool.name)))
-    })?;
-    let done = finished.fetch_add(1, Ordering::Relaxed) + 1;
-    step.rename(&format!("[{done}/{total}] {} {}", entry.tool.name, entry.version));
-    step.done();
-    Ok(())
 }

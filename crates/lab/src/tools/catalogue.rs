@@ -100,6 +100,14 @@ impl Tool {
         Ok(args)
     }
 
+    /// What `go build` calls the program: the last part of its package that is not a version.
+    pub fn binary(&self) -> &'static str {
+        match self.package {
+            "." => self.module.name,
+            package => package.rsplit('/').find(|part| !matches!(*part, "v3")).unwrap_or(self.name),
+        }
+    }
+
     /// Names the result by everything that goes into it.
     pub fn key(&self, go_version: &str) -> Result<String> {
         let mut hash = Sha256::new();
@@ -218,6 +226,16 @@ mod tests {
         assert_eq!(keys.len(), tools.len());
         assert_eq!(tools[0].key("go1").unwrap(), tools[0].key("go1").unwrap());
         assert_ne!(tools[0].key("go1").unwrap(), tools[0].key("go2").unwrap());
+    }
+
+    #[test]
+    fn programs_are_found_under_the_names_go_gives_them() {
+        let named = |name: &str| all().into_iter().find(|tool| tool.name == name).unwrap().binary();
+        assert_eq!(named("kubelet"), "kubelet");
+        assert_eq!(named("etcd"), "server");
+        assert_eq!(named("etcdctl"), "etcdctl");
+        assert_eq!(named("helm"), "helm");
+        assert_eq!(named("pause"), "pause");
     }
 
     #[test]
