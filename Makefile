@@ -1,0 +1,66 @@
+# The daily commands; `make` lists them. What takes more than a line lives in scripts/.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+LAB := $(TARGET)/debug/lab
+
+.PHONY: help
+help: ## List the commands
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: ## A real Kubernetes, the operator and a healthy etcd cluster on this machine
+	@scripts/demo
+
+.PHONY: test
+test: ## All tests: format, lints, units, admission, end to end (needs root)
+	@scripts/test
+
+.PHONY: check
+check: ## The quick subset: format, lints, unit tests (no root)
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo test --locked --workspace --exclude e2e
+
+.PHONY: up
+up: lab ## Start the lab, NODES=1 by default
+	@$(LAB) up --nodes $(or $(NODES),1)
+
+.PHONY: deploy
+deploy: up ## Install the operator of this checkout into the lab
+	@scripts/deploy
+
+.PHONY: down
+down: lab ## Remove the lab and everything in it
+	@$(LAB) down
+
+.PHONY: status
+status: lab ## What runs in the lab
+	@$(LAB) status
+
+.PHONY: env
+env: lab ## Shell lines for kubectl, helm and KUBECONFIG: eval "$(make --silent env)"
+	@$(LAB) env
+
+.PHONY: lab
+lab: ## Build the lab program
+	@cargo build --quiet --package lab
+
+.PHONY: image
+image: ## Build the operator's binary (dist/manager) and image archive; prints the tag
+	@scripts/image
+
+.PHONY: crds
+crds: ## Generate the CRDs into the Helm chart
+	cargo run --quiet --package api --bin crdgen
+
+.PHONY: fmt
+fmt: ## Format the code
+	cargo fmt --all
+
+.PHONY: clean
+clean: ## Remove build results of this checkout; the cache of tools and images stays
+	cargo clean
+	rm -rf dist

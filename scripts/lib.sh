@@ -1,0 +1,52 @@
+# Shared by the scripts beside this file: where things are, and how progress is shown.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+CACHE=${ETCD_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/etcd-operator}
+TARGET=${CARGO_TARGET_DIR:-$PWD/target}
+MUSL=x86_64-unknown-linux-musl
+IMAGE=etcd-operator.local/etcd-operator
+NAMESPACE=etcd-operator-system
+
+say() { printf '\033[1m%s\033[0m\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+now() { date +%s.%N; }
+# Seconds since $1, with one digit.
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
+
+need_root() { [ "$(id -u)" = 0 ] || die "$1 needs root: it starts containers, network namespaces and mounts"; }
+
+# Runs "$@" as a named step and remembers how long it took; ${STEPS[@]} holds the list for the summary.
+STEPS=()
+step() {
+    local name=$1 began; shift
+    say "── $name"
+    began=$(now)
+    "$@" || { printf 'error: %s failed after %s s\n' "$name" "$(since "$began")" >&2; return 1; }
+    STEPS+=("$(printf '%8s s  %s' "$(since "$began")" "$name")")
+}
+
+# What a build needs beyond Rust itself.
+prepare() {
+    local toolchain
+    toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    if ! rustup run "$toolchain" true 2>/dev/null; then
+        rustup toolchain install "$toolchain" --profile minimal --component clippy --component rustfmt
+    fi
+    # Without network this must not fail when everything is there.
+    if ! rustup target list --toolchain "$toolchain" --installed | grep -qx "$MUSL"; then
+        rustup target add --toolchain "$toolchain" "$MUSL"
+    fi
+    if ! command -v musl-gcc >/dev/null; then
+        need_root "installing musl-tools"
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends musl-tools
+    fi
+}
+
+build_lab() { cargo build --quiet --package lab; }
+
+lab() { "$TARGET/debug/lab" "$@"; }
+
+# KUBECONFIG, kubectl, helm and the rest.
+enter_lab() { eval "$(lab env)"; }
