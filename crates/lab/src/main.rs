@@ -139,9 +139,10 @@ fn load(paths: &Paths, archives: &[std::path::PathBuf]) -> Result<()> {
     }
     for archive in &archives {
         images::keep(paths, archive)?;
-        for (name, _) in &archive.images {
-            eprintln!("  {name} is on every node");
-        }
+        let names: Vec<_> = archive.images.iter().map(|(name, _)| name.as_str()).collect();
+        // An archive of an older builder does not say what it holds before it is imported.
+        let what = if names.is_empty() { archive.path.display().to_string() } else { names.join(", ") };
+        eprintln!("  {what} is on every node");
     }
     Ok(())
 }

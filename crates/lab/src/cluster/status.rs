@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     addresses::{self, Node},
+    image::bundled,
     paths::Paths,
     state::State,
     sys::{mounts, network, process::Process},
@@ -32,6 +33,9 @@ pub fn report(paths: &Paths) -> Result<(String, bool)> {
             writeln!(text, "the API server at {} does not answer: {error:#}", addresses::api_url())?;
         }
     }
+    let images = bundled::etcd_images()?;
+    let versions: Vec<_> = images.iter().filter_map(|image| image.rsplit(":v").next()).collect();
+    writeln!(text, "etcd images {}", versions.join(", "))?;
     writeln!(text, "directory {}", paths.root().display())?;
     writeln!(text, "\nCONTROL PLANE")?;
     for name in control_plane::COMPONENTS {
