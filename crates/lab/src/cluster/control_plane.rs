@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::{
@@ -68,7 +68,7 @@ fn place() -> Place {
 
 /// The lab's own controller for volumes, a process like the others.
 pub fn ensure_provisioner(paths: &Paths, state: &mut State) -> Result<()> {
-    let me = std::env::current_exe().context("cannot find the lab's own program file")?;
+    let me = process::own_program()?;
     start(paths, state, provisioner::PROCESS, &me, vec!["provisioner".into()])
 }
 

@@ -22,7 +22,7 @@ use crate::{
     paths::{self, Paths},
     progress::{Progress, seconds},
     state::{Phase, State, boot_id},
-    sys::{cgroup::Cgroups, network, preflight},
+    sys::{cgroup::Cgroups, network, preflight, process::own_program},
     tools::Toolbox,
 };
 
@@ -163,7 +163,7 @@ fn record(starts: &mut [Start<'_>], state: &mut State, paths: &Paths) -> Result<
 
 /// Puts kubectl, helm, etcdctl and the lab itself where `lab env` points the search path.
 fn link_programs(paths: &Paths, tools: &Toolbox) -> Result<()> {
-    let me = std::env::current_exe()?;
+    let me = own_program()?;
     for program in tools.for_users()?.into_iter().chain([me.as_path()]) {
         let link = paths.bin().join(program.file_name().context("a program has a name")?);
         let _ = fs::remove_file(&link);

@@ -49,7 +49,7 @@ impl Process {
     pub fn launch(launch: &Launch<'_>) -> Result<Self> {
         let log = File::options().create(true).append(true).open(launch.log);
         let log = log.with_context(|| format!("cannot open the log {}", launch.log.display()))?;
-        let me = std::env::current_exe().context("cannot find the lab's own program file")?;
+        let me = own_program()?;
         let mut line: Vec<OsString> = vec!["enter".into(), "--cgroup".into(), (&launch.place.cgroup).into()];
         if let Some(netns) = &launch.place.netns {
             line.extend(["--netns".into(), netns.into()]);
@@ -93,6 +93,14 @@ impl Process {
         let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib / 1024)
     }
+}
+
+/// The lab's program file. When it was rebuilt meanwhile, the kernel calls the old one
+/// "deleted"; the new one serves as well.
+pub fn own_program() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("cannot find the lab's own program file")?;
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
 
 /// Becomes `line`, in a session of its own, at a place: the hidden command behind [`Process::launch`].
