@@ -23,7 +23,7 @@ pub enum Phase {
     Running,
 }
 
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     pub phase: Phase,
     /// Identifies the boot of the machine: after a restart none of the rest is true any more.

@@ -49,57 +49,69 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let mut state = resume_or_begin(paths, options, &progress)?;
     archives.extend(images::loaded(paths)?);
     let step = progress.step("starting the control plane and the container runtimes");
-    let nodes: Vec<Node> = Node::all(state.nodes).collect();
-    for node in &nodes {
-        node::prepare(*node, paths, &seed, state.fast_failure_detection)?;
-        network::heal(*node)?;
-    }
-    for node in &nodes {
-        network::route_to_peers(*node, &paths.node(*node).netns(), state.nodes)?;
-    }
-    // Nodes import their images while the API server starts.
-    let mut starts: Vec<Start<'_>> = nodes.iter().map(|node| Start::new(*node, paths)).collect();
-    let before = State::load(paths)?.unwrap_or_default();
-    let (plane, runtimes) = std::thread::scope(|scope| {
-        let runtimes: Vec<_> =
-            starts.iter_mut().map(|start| scope.spawn(|| start.runtime(&before, &archives))).collect();
-        let plane = control_plane::ensure(paths, &tools, &mut state);
-        let runtimes: Result<Vec<()>> = runtimes
-            .into_iter()
-            .map(|r| r.join().unwrap_or_else(|_| Err(anyhow!("a node's start panicked"))))
-            .collect();
-        (plane, runtimes)
-    });
-    // Records first: even after a failure, `down` must know what runs.
-    record(&mut starts, &mut state, paths)?;
-    plane?;
-    runtimes?;
+    prepare_nodes(paths, &seed, &state)?;
+    let mut starts: Vec<Start<'_>> = Node::all(state.nodes).map(|node| Start::new(node, paths)).collect();
+    start(paths, &tools, &archives, &mut starts, &mut state)?;
     step.done();
 
     let step = progress.step(&format!("waiting for {} and DNS", count(state.nodes, "node")));
-    control_plane::ensure_provisioner(paths, &mut state)?;
-    for start in &mut starts {
-        let joined = start.join(&state, &tools);
-        record(std::slice::from_mut(start), &mut state, paths)?;
-        joined?;
-    }
-    addons::apply(paths, &tools, state.nodes)?;
-    link_programs(paths, &tools)?;
-    let cluster = api::connect(paths)?;
-    let names: Vec<_> = nodes.iter().map(|node| node.name()).collect();
-    cluster.await_nodes(&names, Duration::from_secs(120))?;
-    cluster.await_deployment(addons::DNS_NAMESPACE, addons::DNS_NAME, Duration::from_secs(120))?;
+    let cluster = join(paths, &tools, &mut starts, &mut state)?;
     step.done();
-
     state.phase = Phase::Running;
     state.save(paths)?;
-    progress.note(&format!(
-        "Kubernetes {} with {} is up after {}",
-        cluster.version()?,
-        count(state.nodes, "node"),
-        seconds(began.elapsed())
-    ));
+    let (version, nodes) = (cluster.version()?, count(state.nodes, "node"));
+    progress.note(&format!("Kubernetes {version} with {nodes} is up after {}", seconds(began.elapsed())));
     Ok(())
+}
+
+/// Files, namespaces and cables of all nodes, and the ways between them; also undoes `lab node cut`.
+fn prepare_nodes(paths: &Paths, seed: &Path, state: &State) -> Result<()> {
+    for node in Node::all(state.nodes) {
+        node::prepare(node, paths, seed, state.fast_failure_detection)?;
+        network::heal(node)?;
+    }
+    Node::all(state.nodes)
+        .try_for_each(|node| network::route_to_peers(node, &paths.node(node).netns(), state.nodes))
+}
+
+/// Starts the control plane and, meanwhile, the nodes' container runtimes.
+fn start(
+    paths: &Paths,
+    tools: &Toolbox,
+    archives: &[Archive],
+    starts: &mut [Start<'_>],
+    state: &mut State,
+) -> Result<()> {
+    let before = state.clone();
+    let (plane, runtimes) = std::thread::scope(|scope| {
+        let runtimes: Vec<_> =
+            starts.iter_mut().map(|start| scope.spawn(|| start.runtime(&before, archives))).collect();
+        let plane = control_plane::ensure(paths, tools, state);
+        let joined =
+            runtimes.into_iter().map(|r| r.join().unwrap_or_else(|_| bail!("a node's start panicked")));
+        (plane, joined.collect::<Result<Vec<()>>>())
+    });
+    // Records first: even after a failure, `status` and `down` must know what runs.
+    record(starts, state, paths)?;
+    plane?;
+    runtimes.map(drop)
+}
+
+/// Lets the nodes join, and waits until the cluster is fit for use.
+fn join(paths: &Paths, tools: &Toolbox, starts: &mut [Start<'_>], state: &mut State) -> Result<api::Cluster> {
+    control_plane::ensure_provisioner(paths, state)?;
+    for start in starts {
+        let joined = start.join(state, tools);
+        record(std::slice::from_mut(start), state, paths)?;
+        joined?;
+    }
+    addons::apply(paths, tools, state.nodes)?;
+    link_programs(paths, tools)?;
+    let cluster = api::connect(paths)?;
+    let names: Vec<_> = Node::all(state.nodes).map(Node::name).collect();
+    cluster.await_nodes(&names, Duration::from_secs(120))?;
+    cluster.await_deployment(addons::DNS_NAMESPACE, addons::DNS_NAME, Duration::from_secs(120))?;
+    Ok(cluster)
 }
 
 fn bundled_archives(cache: &Path, tools: &Toolbox, progress: &Progress) -> Result<Vec<Archive>> {
