@@ -1,13 +1,14 @@
 //! A namespace of its own for every test, and sentences like `arena.refuses("EtcdCluster", …, "message")`.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use e2e::create_namespace;
+pub use e2e::{connect, unique};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{GroupVersionKind, ObjectMeta};
+use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -28,31 +29,10 @@ pub async fn arena(test: impl AsyncFnOnce(Arena) -> Result<()>) -> Result<()> {
     let client = connect().await?;
     CRDS.get_or_try_init(|| install_crds(client.clone())).await.context("cannot install the CRDs")?;
 
-    let namespace = unique("admission");
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let metadata = ObjectMeta { name: Some(namespace.clone()), ..Default::default() };
-    namespaces.create(&PostParams::default(), &Namespace { metadata, ..Default::default() }).await?;
-    let result = test(Arena { client, namespace: namespace.clone() }).await;
-    namespaces.delete(&namespace, &DeleteParams::default()).await?;
+    let namespace = create_namespace(&client, "admission").await?;
+    let result = test(Arena { client: client.clone(), namespace: namespace.clone() }).await;
+    Api::<Namespace>::all(client).delete(&namespace, &DeleteParams::default()).await?;
     result
-}
-
-pub async fn connect() -> Result<Client> {
-    if std::env::var_os("KUBECONFIG").is_none() {
-        bail!(
-            "these tests need a Kubernetes: set KUBECONFIG (`lab up` starts one, `lab env` prints the setting)"
-        );
-    }
-    let client = Client::try_default().await.context("KUBECONFIG does not name a usable cluster")?;
-    client.apiserver_version().await.context("the Kubernetes that KUBECONFIG names does not answer")?;
-    Ok(client)
-}
-
-/// A name nobody else uses.
-pub fn unique(prefix: &str) -> String {
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    format!("{prefix}-{now}-{}", COUNTER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Applies the CRDs of the chart and waits until they are served.

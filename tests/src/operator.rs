@@ -1,0 +1,75 @@
+//! The operator under test: it runs in the cluster, installed by Helm, as a user would have it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, LogParams};
+use kube::{Api, Client, ResourceExt};
+
+use crate::wait::{SHORT, wait_for};
+
+pub const NAMESPACE: &str = "etcd-operator-system";
+pub const DEPLOYMENT: &str = "etcd-operator";
+const PODS: &str = "control-plane=controller-manager";
+
+/// Fails unless the operator is there and ready, after a moment of patience for one that is just being restarted.
+pub async fn wait_until_available(client: &Client) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+    wait_for("the operator", Duration::from_secs(45), async || {
+        let status = deployments.get(DEPLOYMENT).await?.status.unwrap_or_default();
+        ensure!(status.available_replicas.unwrap_or(0) > 0, "no replica of the Deployment is available");
+        Ok(())
+    })
+    .await
+    .with_context(|| {
+        format!("these tests need the operator in {NAMESPACE}/{DEPLOYMENT} (`make deploy` installs it)")
+    })
+}
+
+/// The operator's Pod, the newest if there are several.
+pub async fn pod(client: &Client) -> Result<Pod> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut pods = pods.list(&ListParams::default().labels(PODS)).await?.items;
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|created| created.0));
+    pods.pop().with_context(|| format!("there is no Pod of the operator in {NAMESPACE}"))
+}
+
+/// Ends the operator's process without a farewell and waits until another one runs.
+pub async fn kill(client: &Client) -> Result<()> {
+    let victim = pod(client).await?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    pods.delete(&victim.name_any(), &DeleteParams::default().grace_period(0)).await?;
+    wait_for("another Pod of the operator", SHORT, async || {
+        let successor = pod(client).await?;
+        ensure!(successor.uid() != victim.uid(), "there is no other Pod yet");
+        let conditions = successor.status.unwrap_or_default().conditions.unwrap_or_default();
+        ensure!(conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"), "it is not ready yet");
+        Ok(())
+    })
+    .await
+}
+
+/// The last lines of the operator's log.
+pub async fn log_tail(client: &Client, lines: i64) -> Result<String> {
+    log(client, LogParams { tail_lines: Some(lines), ..LogParams::default() }).await
+}
+
+/// Fails if the API server refused the operator a call since `began`: its role must name every verb it uses. A namespace
+/// that is going away refuses new objects with similar words; that is another matter.
+pub async fn was_never_refused(client: &Client, began: Timestamp) -> Result<()> {
+    let log = log(client, LogParams { since_time: Some(began), ..LogParams::default() }).await?;
+    let refused: Vec<_> = log.lines().filter(|line| line.contains("forbidden: User")).take(5).collect();
+    ensure!(refused.is_empty(), "the operator's role lacks a verb:\n{}", refused.join("\n"));
+    Ok(())
+}
+
+async fn log(client: &Client, params: LogParams) -> Result<String> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let params = LogParams { container: Some("manager".to_owned()), ..params };
+    let log = pods.logs(&pod(client).await?.name_any(), &params).await;
+    log.context("cannot read the operator's log")
+}

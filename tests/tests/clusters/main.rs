@@ -1,0 +1,9 @@
+//! The life of EtcdClusters on a real Kubernetes: they form, grow, lose members, rest and are deleted.
+//!
+//! The operator runs in the cluster (`make deploy`). Tests share nothing but the machine, so a few can run at a time.
+
+mod deleting;
+mod forming;
+mod growing;
+mod replacing;
+mod resting;

@@ -1,0 +1,85 @@
+//! Members and Pods that go missing.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use e2e::{Arena, Cluster, Keys, LONG, arena, on_volumes, wait_for};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+
+#[tokio::test]
+async fn a_deleted_member_leaves_etcd_and_another_takes_its_place() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let pods = pod_uids(&cluster).await?;
+        let ids = cluster.member_ids().await?;
+        // The seed is no exception.
+        let victim =
+            cluster.members().await?.into_iter().find(|m| m.spec.bootstrap).expect("a seed").name_any();
+
+        let keys = Keys::start(&cluster).await?;
+        cluster.delete_member(&victim).await?;
+        wait_for("the member to go", LONG, async || {
+            let members = cluster.members().await?;
+            ensure!(members.iter().all(|m| m.name_any() != victim), "{victim} is still there");
+            Ok(())
+        })
+        .await?;
+        cluster.settled(3).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+
+        let now = cluster.member_ids().await?;
+        assert!(!now.contains_key(&victim), "the successor has a name of its own: {now:?}");
+        assert!(!now.values().any(|id| *id == ids[&victim]), "and an id of its own");
+        let list = cluster.etcd().await?;
+        assert_eq!((list.voters().count(), list.learners().count()), (3, 0), "{list:?}");
+        assert!(list.members.iter().all(|m| m.name != victim), "{list:?}");
+        let now = pod_uids(&cluster).await?;
+        for (name, uid) in pods.iter().filter(|(name, _)| **name != victim) {
+            assert_eq!(now.get(name), Some(uid), "{name} was left alone");
+        }
+        let claims = cluster.claims().await?;
+        assert_eq!(claims.len(), 3, "the volume went with its member");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_pod_deleted_by_hand_comes_back_on_its_volume() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let (ids, pods) = (cluster.member_ids().await?, pod_uids(&cluster).await?);
+        let claims: BTreeMap<_, _> =
+            cluster.claims().await?.iter().map(|claim| (claim.name_any(), claim.uid())).collect();
+        let victim = ids.keys().next().expect("a member").clone();
+
+        let keys = Keys::start(&cluster).await?;
+        arena.api::<Pod>().delete(&victim, &DeleteParams::default()).await?;
+        wait_for("a new Pod of the same name", LONG, async || {
+            let now = pod_uids(&cluster).await?;
+            ensure!(now.contains_key(&victim) && now[&victim] != pods[&victim], "the Pods are {now:?}");
+            Ok(())
+        })
+        .await?;
+        cluster.settled(3).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+
+        assert_eq!(cluster.member_ids().await?, ids, "the same members");
+        let now: BTreeMap<_, _> =
+            cluster.claims().await?.iter().map(|claim| (claim.name_any(), claim.uid())).collect();
+        assert_eq!(now, claims, "on the same volumes");
+        assert_eq!(cluster.etcd().await?.voters().count(), 3);
+        Ok(())
+    })
+    .await
+}
+
+async fn pod_uids(cluster: &Cluster) -> Result<BTreeMap<String, Option<String>>> {
+    Ok(cluster.pods().await?.iter().map(|pod| (pod.name_any(), pod.uid())).collect())
+}
