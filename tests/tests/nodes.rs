@@ -1,0 +1,169 @@
+//! Nodes that go away and come back, and volumes that are as large as they say. Needs the lab with three nodes.
+//!
+//! A node is everybody's, so these tests run one after the other, and not beside those of other files.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use api::names;
+use e2e::lab::{Fault, Outage, nodes};
+use e2e::{Arena, Cluster, Keys, LONG, SHORT, arena, condition, connect, on_volumes, operator, wait_for};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// The lab notices a lost node after eight seconds; the rest is patience with a busy machine.
+const NOTICED: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn members_of_one_cluster_are_on_different_nodes() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    let nodes: BTreeSet<_> = nodes(&connect().await?, 3).await?.into_iter().collect();
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let used: BTreeSet<_> = cluster.pods().await?.iter().filter_map(node_of).collect();
+        assert_eq!(used.len(), 3, "{used:?} of {nodes:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_node_without_power_costs_one_member_and_no_key() -> Result<()> {
+    outage_costs_one_member_and_no_key(Fault::PowerLoss).await
+}
+
+#[tokio::test]
+async fn a_node_without_network_costs_one_member_and_no_key() -> Result<()> {
+    outage_costs_one_member_and_no_key(Fault::NetworkLoss).await
+}
+
+async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
+    let _alone = ALONE.lock().await;
+    let client = connect().await?;
+    nodes(&client, 3).await?;
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let ids = cluster.member_ids().await?;
+        let (lost, node) = member_on_another_node_than(&cluster, &operator::pod(&client).await?).await?;
+        let keys = Keys::start(&cluster).await?;
+
+        let outage = Outage::begin(fault, &node)?;
+        let began = Instant::now();
+        wait_for(&format!("{lost} on {node} to be shown as lost"), NOTICED, async || {
+            let status = cluster.status().await?;
+            ensure!(status.ready_members == 2, "{} members are ready", status.ready_members);
+            Ok(())
+        })
+        .await?;
+        eprintln!("{fault:?} shown after {:.1} s", began.elapsed().as_secs_f32());
+        let status = cluster.status().await?;
+        assert_eq!(condition(&status.conditions, "Available"), "True/QuorumAvailable");
+        assert_eq!(condition(&status.conditions, "Degraded"), "True/MembersUnhealthy");
+        for member in cluster.members().await? {
+            let ready = condition(&member.status.clone().unwrap_or_default().conditions, "Ready");
+            let expected = if member.name_any() == lost { "False/PodNotReady" } else { "True/PodReady" };
+            assert_eq!(ready, expected, "{}", member.name_any());
+        }
+        keys.advance().await?;
+
+        outage.end()?;
+        nodes(&client, 3).await?;
+        cluster.settled(3).await?;
+        assert_eq!(cluster.member_ids().await?, ids, "the same members");
+        keys.advance().await?;
+        keys.all_there().await?;
+        let list = cluster.etcd().await?;
+        assert_eq!((list.voters().count(), list.learners().count()), (3, 0), "{list:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_volume_holds_what_it_says_and_grows_while_in_use() -> Result<()> {
+    const GIB: u64 = 1 << 30;
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(1)).await?;
+        cluster.settled(1).await?;
+        let claim = names::pvc(&cluster.members().await?[0].name_any());
+
+        let size = probe(&arena, &claim, &["df", "/data"]).await?;
+        assert!(size <= GIB && size > GIB * 9 / 10, "a volume of 1Gi has {size} bytes");
+        let written = probe(&arena, &claim, &["fill", "/data/filler"]).await?;
+        assert!(written <= GIB && written > GIB / 2, "{written} bytes fit into 1Gi");
+
+        let patch = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+        arena.api::<PersistentVolumeClaim>().patch(&claim, &PatchParams::default(), &patch).await?;
+        wait_for("the claim to have grown", SHORT, async || {
+            let claim = arena.api::<PersistentVolumeClaim>().get(&claim).await?;
+            let capacity = claim.status.unwrap_or_default().capacity.unwrap_or_default();
+            ensure!(capacity["storage"].0 == "2Gi", "it has {}", capacity["storage"].0);
+            Ok(())
+        })
+        .await?;
+        let size = probe(&arena, &claim, &["df", "/data"]).await?;
+        assert!(size <= 2 * GIB && size > GIB * 18 / 10, "a volume of 2Gi has {size} bytes");
+        let more = probe(&arena, &claim, &["fill", "/data/filler", "536870912"]).await?;
+        assert_eq!(more, GIB / 2, "half of the new space can be used at once");
+
+        // The member had no space for a while; with space it serves.
+        cluster.settled(1).await?;
+        cluster.voters().await?[0].put("after", "growth").await
+    })
+    .await
+}
+
+/// Runs a probe beside the member, on its volume, and returns the first number it prints.
+async fn probe(arena: &Arena, claim: &str, command: &[&str]) -> Result<u64> {
+    let pods = arena.api::<Pod>();
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "probe"},
+        "spec": {
+            "restartPolicy": "Never",
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+            "containers": [{
+                "name": "toolbox",
+                "image": "localhost/lab/toolbox:1",
+                "imagePullPolicy": "IfNotPresent",
+                "args": command,
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }],
+        },
+    }))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    wait_for("the probe to end", LONG, async || {
+        let phase = pods.get("probe").await?.status.and_then(|status| status.phase).unwrap_or_default();
+        ensure!(phase == "Succeeded", "it is {phase}");
+        Ok(())
+    })
+    .await?;
+    let printed = pods.logs("probe", &LogParams::default()).await?;
+    pods.delete("probe", &DeleteParams::default().grace_period(0)).await?;
+    wait_for("the probe to go", SHORT, async || {
+        ensure!(pods.get_opt("probe").await?.is_none(), "it is still there");
+        Ok(())
+    })
+    .await?;
+    let number = printed.split_whitespace().next().with_context(|| format!("{command:?} printed nothing"))?;
+    number.parse().with_context(|| format!("{command:?} printed {printed}"))
+}
+
+fn node_of(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
+}
+
+/// A member whose loss does not take the operator away, and its node.
+async fn member_on_another_node_than(cluster: &Cluster, other: &Pod) -> Result<(String, String)> {
+    let pods = cluster.pods().await?;
+    let pod = pods.iter().find(|pod| node_of(pod) != node_of(other)).context("three members, three nodes")?;
+    Ok((pod.name_any(), node_of(pod).context("a running Pod is on a node")?))
+}
