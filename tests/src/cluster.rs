@@ -190,7 +190,7 @@ fn said(status: &EtcdClusterStatus) -> String {
     all.map(|t| format!("{t}={}", condition(&status.conditions, t))).join(" ")
 }
 
-fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }

@@ -1,12 +1,13 @@
-//! Faults that only the lab can make: nodes without power or network.
+//! Faults that only the lab can make: nodes without power or network, processes that die at once.
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
+use crate::command::run;
 use crate::wait::{LONG, wait_for};
 
 /// What can be taken from a node.
@@ -26,48 +27,43 @@ pub struct Outage {
 }
 
 impl Outage {
-    pub fn begin(fault: Fault, node: &str) -> Result<Self> {
+    pub async fn begin(fault: Fault, node: &str) -> Result<Self> {
         let verb = match fault {
             Fault::PowerLoss => "stop",
             Fault::NetworkLoss => "cut",
         };
-        lab(&["node", verb, node])?;
+        run("lab", &["node", verb, node]).await?;
         Ok(Self { fault, node: node.to_owned(), over: false })
     }
 
-    pub fn end(mut self) -> Result<()> {
-        self.mend()
+    pub async fn end(mut self) -> Result<()> {
+        run("lab", &self.remedy()).await?;
+        self.over = true;
+        Ok(())
     }
 
-    fn mend(&mut self) -> Result<()> {
-        self.over = true;
-        let verb = match self.fault {
-            Fault::PowerLoss => "start",
-            Fault::NetworkLoss => "heal",
-        };
-        lab(&["node", verb, &self.node])
+    fn remedy(&self) -> [&str; 3] {
+        match self.fault {
+            Fault::PowerLoss => ["node", "start", &self.node],
+            Fault::NetworkLoss => ["node", "heal", &self.node],
+        }
     }
 }
 
 impl Drop for Outage {
     fn drop(&mut self) {
-        if !self.over
-            && let Err(error) = self.mend()
-        {
-            eprintln!("{} could not be brought back: {error:#}", self.node);
+        if !self.over {
+            let mended = Command::new("lab").args(self.remedy()).status();
+            if !mended.is_ok_and(|status| status.success()) {
+                eprintln!("{} could not be brought back", self.node);
+            }
         }
     }
 }
 
-/// Blocks on purpose: faults are made and mended also where nothing can be awaited.
-fn lab(args: &[&str]) -> Result<()> {
-    let output = Command::new("lab")
-        .args(args)
-        .output()
-        .context("cannot run lab: these tests need it on PATH (`lab env` prints the setting)")?;
-    if !output.status.success() {
-        bail!("`lab {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
-    }
+/// Ends a container's process with SIGKILL.
+pub async fn kill_container(namespace: &str, pod: &str, container: &str) -> Result<()> {
+    run("lab", &["container", "kill", pod, "--namespace", namespace, "--container", container]).await?;
     Ok(())
 }
 

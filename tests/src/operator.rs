@@ -9,10 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, LogParams};
 use kube::{Api, Client, ResourceExt};
 
+use crate::cluster::is_ready;
+use crate::lab;
 use crate::wait::{SHORT, wait_for};
 
 pub const NAMESPACE: &str = "etcd-operator-system";
 pub const DEPLOYMENT: &str = "etcd-operator";
+const CONTAINER: &str = "manager";
 const PODS: &str = "control-plane=controller-manager";
 
 /// Fails unless the operator is there and ready, after a moment of patience for one that is just being restarted.
@@ -38,19 +41,37 @@ pub async fn pod(client: &Client) -> Result<Pod> {
     pods.pop().with_context(|| format!("there is no Pod of the operator in {NAMESPACE}"))
 }
 
-/// Ends the operator's process without a farewell and waits until another one runs.
-pub async fn kill(client: &Client) -> Result<()> {
-    let victim = pod(client).await?;
+/// Deletes the operator's Pod and waits until another one is ready. The old one has time for a farewell.
+pub async fn replace(client: &Client) -> Result<()> {
+    let old = pod(client).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    pods.delete(&victim.name_any(), &DeleteParams::default().grace_period(0)).await?;
+    pods.delete(&old.name_any(), &DeleteParams::default()).await?;
     wait_for("another Pod of the operator", SHORT, async || {
-        let successor = pod(client).await?;
-        ensure!(successor.uid() != victim.uid(), "there is no other Pod yet");
-        let conditions = successor.status.unwrap_or_default().conditions.unwrap_or_default();
-        ensure!(conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"), "it is not ready yet");
+        let new = pod(client).await?;
+        ensure!(new.uid() != old.uid(), "there is no other Pod yet");
+        ensure!(is_ready(&new), "it is not ready yet");
         Ok(())
     })
     .await
+}
+
+/// Ends the operator's process without a farewell and waits until it runs again.
+pub async fn kill(client: &Client) -> Result<()> {
+    let victim = pod(client).await?;
+    let before = restarts(&victim);
+    lab::kill_container(NAMESPACE, &victim.name_any(), CONTAINER).await?;
+    wait_for("the operator to run again", SHORT, async || {
+        let now = pod(client).await?;
+        ensure!(restarts(&now) > before, "it has not been started again");
+        ensure!(is_ready(&now), "it is not ready yet");
+        Ok(())
+    })
+    .await
+}
+
+fn restarts(pod: &Pod) -> i32 {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.map(|status| status.restart_count).sum()
 }
 
 /// The last lines of the operator's log.
@@ -69,7 +90,7 @@ pub async fn was_never_refused(client: &Client, began: Timestamp) -> Result<()> 
 
 async fn log(client: &Client, params: LogParams) -> Result<String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let params = LogParams { container: Some("manager".to_owned()), ..params };
+    let params = LogParams { container: Some(CONTAINER.to_owned()), ..params };
     let log = pods.logs(&pod(client).await?.name_any(), &params).await;
     log.context("cannot read the operator's log")
 }

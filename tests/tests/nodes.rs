@@ -55,7 +55,7 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
         let (lost, node) = member_on_another_node_than(&cluster, &operator::pod(&client).await?).await?;
         let keys = Keys::start(&cluster).await?;
 
-        let outage = Outage::begin(fault, &node)?;
+        let outage = Outage::begin(fault, &node).await?;
         let began = Instant::now();
         wait_for(&format!("{lost} on {node} to be shown as lost"), NOTICED, async || {
             let status = cluster.status().await?;
@@ -74,7 +74,7 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
         }
         keys.advance().await?;
 
-        outage.end()?;
+        outage.end().await?;
         nodes(&client, 3).await?;
         cluster.settled(3).await?;
         assert_eq!(cluster.member_ids().await?, ids, "the same members");
@@ -129,6 +129,7 @@ async fn probe(arena: &Arena, claim: &str, command: &[&str]) -> Result<u64> {
         "metadata": {"name": "probe"},
         "spec": {
             "restartPolicy": "Never",
+            "securityContext": {"runAsUser": 0},
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
             "containers": [{
                 "name": "toolbox",
@@ -140,13 +141,14 @@ async fn probe(arena: &Arena, claim: &str, command: &[&str]) -> Result<u64> {
         },
     }))?;
     pods.create(&PostParams::default(), &pod).await?;
-    wait_for("the probe to end", LONG, async || {
+    let phase = wait_for("the probe to end", LONG, async || {
         let phase = pods.get("probe").await?.status.and_then(|status| status.phase).unwrap_or_default();
-        ensure!(phase == "Succeeded", "it is {phase}");
-        Ok(())
+        ensure!(matches!(&*phase, "Succeeded" | "Failed"), "it is {phase}");
+        Ok(phase)
     })
     .await?;
     let printed = pods.logs("probe", &LogParams::default()).await?;
+    ensure!(phase == "Succeeded", "{command:?} on {claim}: {printed}");
     pods.delete("probe", &DeleteParams::default().grace_period(0)).await?;
     wait_for("the probe to go", SHORT, async || {
         ensure!(pods.get_opt("probe").await?.is_none(), "it is still there");

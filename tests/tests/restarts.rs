@@ -1,4 +1,4 @@
-//! The operator dies in the middle of its work, without a farewell, and its successor finishes it.
+//! The operator dies or is replaced in the middle of its work, and its successor finishes it. Needs the lab, which can kill.
 //!
 //! The operator is one for all, so these tests run one after the other, and not beside those of other files.
 
@@ -50,7 +50,7 @@ async fn a_cluster_forms_once_however_often_the_operator_dies() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cluster_grows_to_its_size_and_no_further_however_often_the_operator_dies() -> Result<()> {
+async fn a_cluster_grows_to_its_size_and_no_further_however_often_the_operator_is_replaced() -> Result<()> {
     let _alone = ALONE.lock().await;
     let moments: [Moment; 3] = [
         ("the second member is made", |seen| seen.members >= 2),
@@ -64,7 +64,7 @@ async fn a_cluster_grows_to_its_size_and_no_further_however_often_the_operator_d
         cluster.scale(3).await?;
         for (what, moment) in moments {
             reach(&cluster, what, moment).await?;
-            operator::kill(&arena.client).await.with_context(|| format!("after {what}"))?;
+            operator::replace(&arena.client).await.with_context(|| format!("after {what}"))?;
         }
         let after = cluster.settled(3).await?.status.and_then(|status| status.cluster_id);
         assert_eq!(before, after);
