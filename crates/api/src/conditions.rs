@@ -14,6 +14,10 @@ pub const READY: &str = "Ready";
 /// EtcdMember: it runs another version than its spec says.
 pub const VERSION_DRIFTED: &str = "VersionDrifted";
 /// EtcdDefrag: whether the run may proceed.
+/// EtcdCluster: etcd has raised its NOSPACE alarm and refuses writes. Present once it has been raised.
+pub const NO_SPACE: &str = "NoSpace";
+/// EtcdCluster: etcd has raised its CORRUPT alarm. Present once it has been raised.
+pub const CORRUPT: &str = "Corrupt";
 pub const DEFRAG_CHECKED: &str = "DefragChecked";
 
 /// Every reason a condition of ours can carry.
@@ -22,6 +26,12 @@ pub mod reason {
     pub const QUORUM_HEALTHY: &str = "QuorumHealthy";
     pub const QUORUM_AVAILABLE: &str = "QuorumAvailable";
     pub const QUORUM_LOST: &str = "QuorumLost";
+    /// Nothing is left that holds the cluster's data.
+    pub const ALL_MEMBERS_LOST: &str = "AllMembersLost";
+    /// etcd has raised the alarm.
+    pub const ALARM_RAISED: &str = "AlarmRaised";
+    /// The alarm was raised before and is not any more.
+    pub const NO_ALARM: &str = "NoAlarm";
     pub const PAUSED: &str = "Paused";
     pub const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
     pub const AUTH_REQUIRED_NOT_CONFIGURED: &str = "AuthRequiredNotConfigured";

@@ -183,6 +183,15 @@ pub struct EtcdMemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub pvc_name: Option<String>,
 
+    /// UID of the claim the member joined with. Another claim under the same name does not hold its data.
+    #[serde(
+        default,
+        rename = "pvcUID",
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "empty_as_none"
+    )]
+    pub pvc_uid: Option<String>,
+
     /// Version of etcd this member reported last.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub version: Option<String>,

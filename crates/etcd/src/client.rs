@@ -19,6 +19,9 @@ pub trait Etcd: Send + Sync {
     /// Turns a learner that has caught up into a voter.
     async fn promote(&self, at: &Endpoint, id: u64) -> Result<Membership, Error>;
 
+    /// Hands leadership to another voter. Only the leader itself can do that.
+    async fn move_leader(&self, at: &Endpoint, to: u64) -> Result<(), Error>;
+
     /// Takes a member out. A member that is already out is a success.
     async fn remove(&self, at: &Endpoint, id: u64) -> Result<(), Error>;
 }

@@ -122,6 +122,12 @@ impl Etcd for Pool {
         Ok(Membership::from_pb(answer.header.as_ref(), answer.members))
     }
 
+    async fn move_leader(&self, at: &Endpoint, to: u64) -> Result<(), Error> {
+        let request = pb::MoveLeaderRequest { target_id: to };
+        let call = |channel| async { MaintenanceClient::new(channel).move_leader(request).await };
+        self.call(at, WRITE_LIMIT, call).await.map(drop)
+    }
+
     async fn remove(&self, at: &Endpoint, id: u64) -> Result<(), Error> {
         let request = pb::MemberRemoveRequest { id };
         let call = |channel| async { ClusterClient::new(channel).member_remove(request).await };

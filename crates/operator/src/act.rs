@@ -8,6 +8,7 @@ use api::{EtcdCluster, EtcdMember, labels};
 use etcd::{Endpoint, Etcd};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use planner::{Action, ClusterView, Release};
@@ -53,13 +54,31 @@ impl Actor {
         match action {
             Action::CreateService(service) => self.create_service(view, service).await,
             Action::RepairService { name, patch } => self.patch::<Service>(view, name, patch).await,
+            Action::CreateBudget(budget) => self.create::<PodDisruptionBudget>(view, budget).await,
+            Action::ResizeBudget { name, uid, min_available } => {
+                let spec = json!({ "minAvailable": min_available, "maxUnavailable": null });
+                let patch = json!({ "metadata": { "uid": uid }, "spec": spec });
+                self.patch::<PodDisruptionBudget>(view, name, &patch).await
+            }
+            Action::DeleteBudget { name, uid } => self.delete::<PodDisruptionBudget>(view, name, uid).await,
             Action::CreateMember(member) => self.create::<EtcdMember>(view, member).await,
+            Action::AdoptMember { name, uid, owners } => {
+                let version = resource_version(view, name);
+                let metadata = json!({ "uid": uid, "resourceVersion": version, "ownerReferences": owners });
+                self.patch::<EtcdMember>(view, name, &json!({ "metadata": metadata })).await
+            }
+            Action::SetDormant { name, uid, dormant } => {
+                // False is written as absent, as in every object of this API.
+                let dormant = dormant.then_some(true);
+                let patch = json!({ "metadata": { "uid": uid }, "spec": { "dormant": dormant } });
+                self.patch::<EtcdMember>(view, name, &patch).await
+            }
             Action::WireMember { name, uid, initial_cluster } => {
                 let patch =
                     json!({ "metadata": { "uid": uid }, "spec": { "initialCluster": initial_cluster } });
                 self.patch::<EtcdMember>(view, name, &patch).await
             }
-            Action::DeleteMember { name, uid } => self.delete_member(view, name, uid).await,
+            Action::DeleteMember { name, uid, .. } => self.delete::<EtcdMember>(view, name, uid).await,
             Action::GuardMember { name, uid, finalizers } => {
                 self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
             }
@@ -69,23 +88,46 @@ impl Actor {
             }
             Action::CreateVolume(claim) => self.create::<PersistentVolumeClaim>(view, claim).await,
             Action::CreatePod(pod) => self.create::<Pod>(view, pod).await,
+            Action::DeletePod { name, uid } => self.delete::<Pod>(view, name, uid).await,
             Action::LabelPod { name, uid, voter } => {
                 let role = voter.then_some(labels::VOTER);
                 let patch = json!({ "metadata": { "uid": uid, "labels": { labels::ROLE: role } } });
                 self.patch::<Pod>(view, name, &patch).await
             }
+            Action::AddLearner { .. }
+            | Action::Promote { .. }
+            | Action::MoveLeader { .. }
+            | Action::RemoveFromEtcd { .. }
+            | Action::RemoveOrphan { .. } => self.change_membership(view, action).await,
+        }
+    }
+
+    /// The actions that etcd carries out.
+    async fn change_membership(&self, view: &ClusterView, action: &Action) -> Result<(), Error> {
+        let failed = |action| move |source| Error::Etcd { action, source };
+        match action {
             Action::AddLearner { peer_url, .. } => {
                 let done = self.etcd.add_learner(&speaker(view)?, peer_url).await;
-                done.map(drop).map_err(|source| Error::Etcd { action: "adding a learner", source })
+                done.map(drop).map_err(failed("adding a learner"))
             }
             Action::Promote { id, .. } => {
                 let done = self.etcd.promote(&speaker(view)?, *id).await;
-                done.map(drop).map_err(|source| Error::Etcd { action: "promoting a learner", source })
+                done.map(drop).map_err(failed("promoting a learner"))
+            }
+            Action::MoveLeader { from, id, .. } => {
+                let done = self.etcd.move_leader(&endpoint_of(view, from)?, *id).await;
+                done.map_err(failed("moving leadership"))
             }
             Action::RemoveFromEtcd { id, .. } => {
                 let done = self.etcd.remove(&speaker(view)?, *id).await;
-                done.map_err(|source| Error::Etcd { action: "removing a member", source })
+                done.map_err(failed("removing a member"))
             }
+            Action::RemoveOrphan { member, id } => {
+                self.confirm_absent(view, member).await?;
+                let done = self.etcd.remove(&speaker(view)?, *id).await;
+                done.map_err(failed("removing an orphan"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -147,16 +189,32 @@ impl Actor {
         }
     }
 
-    async fn delete_member(&self, view: &ClusterView, name: &str, uid: &str) -> Result<(), Error> {
-        let what = format!("EtcdMember {name}");
+    async fn delete<K>(&self, view: &ClusterView, name: &str, uid: &str) -> Result<(), Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let what = format!("{} {name}", K::kind(&()));
         let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::background().preconditions(only_this);
-        let call = self.api::<EtcdMember>(view);
+        let call = self.api::<K>(view);
         match limited(&what, call.delete(name, &params)).await {
             Ok(_) => Ok(()),
             Err(Error::Api { source, .. }) if is_reason(&source, "NotFound") => Ok(()),
             Err(Error::Api { source, .. }) if is_reason(&source, "Conflict") => Err(Error::Stale(what)),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A last, live look before a row of etcd's list is taken for an orphan: a cache can be wrong about absence.
+    async fn confirm_absent(&self, view: &ClusterView, member: &str) -> Result<(), Error> {
+        let what = format!("EtcdMember {member}");
+        let call = self.api::<EtcdMember>(view);
+        match limited(&what, call.get_metadata_opt(member)).await? {
+            Some(_) => Err(Error::Stale(what)),
+            None => Ok(()),
         }
     }
 
@@ -167,8 +225,10 @@ impl Actor {
         let call = self.api::<EtcdCluster>(view);
         // Metadata is enough, and readable even where the spec is not.
         let live = limited(&what, call.get_metadata_opt(cluster)).await?;
-        let lives = live
-            .is_some_and(|c| c.metadata.uid.as_ref() == Some(uid) && c.metadata.deletion_timestamp.is_none());
+        // A member without an owner belongs to any cluster of its name.
+        let lives = live.is_some_and(|c| {
+            (uid.is_none() || c.metadata.uid == *uid) && c.metadata.deletion_timestamp.is_none()
+        });
         if lives { Err(Error::Stale(what)) } else { Ok(()) }
     }
 }
@@ -176,15 +236,23 @@ impl Actor {
 /// Whom to tell: the member that vouched for the list this plan rests on.
 fn speaker(view: &ClusterView) -> Result<Endpoint, Error> {
     let from = view.etcd.membership.as_ref().map(|seen| seen.from.as_str());
-    let member = view.members.iter().find(|m| Some(m.name()) == from);
-    member.and_then(endpoint).ok_or_else(|| Error::Refused("no member of etcd to talk to".to_owned()))
+    endpoint_of(view, from.unwrap_or_default())
+}
+
+fn endpoint_of(view: &ClusterView, member: &str) -> Result<Endpoint, Error> {
+    let found = view.members.iter().find(|m| m.name() == member).and_then(endpoint);
+    found.ok_or_else(|| Error::Refused(format!("member {member} can not be talked to")))
 }
 
 /// Replaces the finalizers, unless the member has changed since they were read.
 fn finalizer_patch(view: &ClusterView, name: &str, uid: &str, finalizers: &[String]) -> Value {
-    let member = view.members.iter().find(|m| m.name() == name);
-    let version = member.and_then(|m| m.member.metadata.resource_version.clone());
+    let version = resource_version(view, name);
     json!({ "metadata": { "uid": uid, "resourceVersion": version, "finalizers": finalizers } })
+}
+
+/// The version of a member that the plan was made from.
+fn resource_version(view: &ClusterView, name: &str) -> Option<String> {
+    view.members.iter().find(|m| m.name() == name).and_then(|m| m.member.metadata.resource_version.clone())
 }
 
 fn describe<K: Resource<DynamicType = ()>>(object: &K) -> String {

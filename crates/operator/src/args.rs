@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
+use jiff::SignedDuration;
 use tracing_subscriber::EnvFilter;
 
 /// Image name that scaffolding leaves behind; Pods that use it would wait for ever.
@@ -41,6 +42,10 @@ pub struct Args {
     /// Namespaces to watch, separated by commas; empty means all
     #[arg(long, env = "WATCH_NAMESPACE", default_value = "")]
     pub watch_namespace: String,
+
+    /// Seconds a member may be stuck on a node that is gone before it is replaced; 0 means never
+    #[arg(long, default_value = "300")]
+    pub lost_member_timeout: u32,
 
     /// Kubeconfig to use instead of the Pod's service account
     #[arg(long)]
@@ -107,6 +112,8 @@ impl Args {
         if !self.etcd_image_repository.is_empty() {
             settings.etcd_image_repository = self.etcd_image_repository.clone();
         }
+        let patience = i64::from(self.lost_member_timeout);
+        settings.lost_member_timeout = (patience > 0).then(|| SignedDuration::from_secs(patience));
         settings
     }
 

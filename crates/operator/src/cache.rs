@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use api::{EtcdCluster, EtcdMember, labels};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt};
 
 /// An answer to a write can arrive after the watch has told of the object's deletion, but not minutes after.
@@ -34,6 +35,7 @@ pub struct Entry {
     pub pods: Slot<Pod>,
     pub volumes: Slot<PersistentVolumeClaim>,
     pub services: Slot<Service>,
+    pub budgets: Slot<PodDisruptionBudget>,
     /// Objects that can not be read, by kind and name, and why. With one of these nothing is done: a member that can not
     /// be read still exists.
     pub malformed: BTreeMap<String, String>,
@@ -99,6 +101,12 @@ impl Cached for PersistentVolumeClaim {
 impl Cached for Service {
     fn slot(entry: &mut Entry) -> &mut Slot<Self> {
         &mut entry.services
+    }
+}
+
+impl Cached for PodDisruptionBudget {
+    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
+        &mut entry.budgets
     }
 }
 
@@ -254,6 +262,7 @@ impl Inner {
                 && e.pods.is_empty()
                 && e.volumes.is_empty()
                 && e.services.is_empty()
+                && e.budgets.is_empty()
                 && e.malformed.is_empty()
         });
         if empty {

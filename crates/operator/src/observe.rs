@@ -28,6 +28,7 @@ impl Observer {
             members: members(entry),
             headless_service: service(entry, &api::names::headless_service(&key.name)),
             client_service: service(entry, &api::names::client_service(&key.name)),
+            budget: entry.budgets.get(&api::names::budget(&key.name)).map(|s| (*s.object).clone()),
             etcd: EtcdView { confirmed_at, ..EtcdView::default() },
             settings: self.settings.clone(),
             entropy: rand::random(),

@@ -37,6 +37,7 @@ pub struct Memory {
     polls: u32,
     confirmed_at: Option<Timestamp>,
     waiting_for: Option<String>,
+    complaint: Option<String>,
 }
 
 impl Reconciler {
@@ -63,11 +64,18 @@ impl Reconciler {
             }
             memory.waiting_for.clone_from(&plan.waiting_for);
         }
+        if plan.complaint != memory.complaint {
+            if let Some(about) = &plan.complaint {
+                self.reporter.complain(key, &view, about);
+            }
+            memory.complaint.clone_from(&plan.complaint);
+        }
 
         let mut failure = None;
         for action in &plan.actions {
             match self.actor.carry_out(&view, action).await {
                 Ok(()) => self.reporter.done(key, &view, action),
+                Err(error) if action.is_optional() => self.reporter.failed(key, &view, &error),
                 Err(error) => {
                     self.reporter.failed(key, &view, &error);
                     failure = Some(error);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{EtcdMember, EtcdMemberSpec};
+use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, conditions};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
@@ -34,6 +34,7 @@ impl Reporter {
         }
         if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status) {
             self.write_status(&view.namespace, cluster, status).await?;
+            self.announce_flips(view, status);
         }
         Ok(())
     }
@@ -92,6 +93,31 @@ impl Reporter {
                 warn!(cluster = %key, "{error}");
                 self.announce(view, EventType::Warning, "ReconcileFailed", error.to_string(), None);
             }
+        }
+    }
+
+    /// Something only the user can change.
+    pub fn complain(&self, key: &Key, view: &ClusterView, about: &str) {
+        warn!(cluster = %key, "{about}");
+        self.announce(view, EventType::Warning, "Blocked", capitalized(about), None);
+    }
+
+    /// Tells of every condition of the cluster that flipped: `kubectl describe` shows when it went wrong, and when right.
+    fn announce_flips(&self, view: &ClusterView, status: &EtcdClusterStatus) {
+        let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
+        for new in &status.conditions {
+            let old = before.and_then(|s| conditions::find(&s.conditions, &new.type_));
+            if old.is_some_and(|old| old.status == new.status) {
+                continue;
+            }
+            let bad = if new.type_ == conditions::AVAILABLE { "False" } else { "True" };
+            let quiet = new.type_ == conditions::PROGRESSING || (old.is_none() && new.status != bad);
+            if quiet || new.reason == conditions::reason::PAUSED {
+                continue;
+            }
+            let type_ = if new.status == bad { EventType::Warning } else { EventType::Normal };
+            let note = format!("{} is {}: {}", new.type_, new.status, new.message);
+            self.announce(view, type_, &new.reason, note, None);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Watches: five kinds, each limited to what carries our label, feeding the cache and the queue.
+//! Watches: six kinds, each limited to what carries our label, feeding the cache and the queue.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -9,6 +9,7 @@ use api::{EtcdCluster, EtcdMember, labels};
 use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
@@ -66,6 +67,7 @@ impl Watches {
             self.spawn::<Pod>(&mut tasks, namespace, ours.clone());
             self.spawn::<PersistentVolumeClaim>(&mut tasks, namespace, ours.clone());
             self.spawn::<Service>(&mut tasks, namespace, ours.clone());
+            self.spawn::<PodDisruptionBudget>(&mut tasks, namespace, ours.clone());
         }
         tasks
     }

@@ -5,6 +5,8 @@ use std::fmt;
 
 use api::EtcdMember;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
 /// One step.
@@ -16,7 +18,24 @@ pub enum Action {
         name: String,
         patch: Value,
     },
+    CreateBudget(Box<PodDisruptionBudget>),
+    /// Sets `minAvailable` and clears `maxUnavailable`; both together are invalid.
+    ResizeBudget {
+        name: String,
+        uid: String,
+        min_available: i32,
+    },
+    DeleteBudget {
+        name: String,
+        uid: String,
+    },
     CreateMember(Box<EtcdMember>),
+    /// Makes the cluster the owner of a member that was adopted without one.
+    AdoptMember {
+        name: String,
+        uid: String,
+        owners: Vec<OwnerReference>,
+    },
     /// Tells a pending member whom to join.
     WireMember {
         name: String,
@@ -27,6 +46,13 @@ pub enum Action {
     DeleteMember {
         name: String,
         uid: String,
+        because: Leaving,
+    },
+    /// Puts a member to sleep, volume kept, or wakes it.
+    SetDormant {
+        name: String,
+        uid: String,
+        dormant: bool,
     },
     /// Adds the cleanup finalizer to a member that was made without it.
     GuardMember {
@@ -43,6 +69,10 @@ pub enum Action {
     },
     CreateVolume(Box<PersistentVolumeClaim>),
     CreatePod(Box<Pod>),
+    DeletePod {
+        name: String,
+        uid: String,
+    },
     /// Sets or removes the role label by which Services and budgets select voters.
     LabelPod {
         name: String,
@@ -59,11 +89,31 @@ pub enum Action {
         member: String,
         id: u64,
     },
+    /// Hands leadership over before the leader is taken out. Courtesy, not necessity: a failure does not end the pass.
+    MoveLeader {
+        from: String,
+        to: String,
+        id: u64,
+    },
     /// Takes a member out of etcd.
     RemoveFromEtcd {
         member: String,
         id: u64,
     },
+    /// Takes a member out of etcd that no EtcdMember stands for. The last look for one is a live one.
+    RemoveOrphan {
+        member: String,
+        id: u64,
+    },
+}
+
+/// Why a member is taken out of a living cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// There are more members than wanted.
+    Surplus,
+    /// It can not come back with its data; the text says what happened.
+    Broken(String),
 }
 
 /// Why a member may go.
@@ -73,8 +123,8 @@ pub enum Release {
     OutOfEtcd,
     /// It never was in an etcd cluster.
     NeverFormed,
-    /// Its cluster object (this UID) is deleted. The last look before the finalizer goes is a live one.
-    ClusterDeleted { cluster: String, uid: String },
+    /// Its cluster object (this UID, if it is known) is deleted. The last look before the finalizer goes is a live one.
+    ClusterDeleted { cluster: String, uid: Option<String> },
 }
 
 impl Action {
@@ -82,10 +132,17 @@ impl Action {
     pub fn reason(&self) -> Option<&'static str> {
         Some(match self {
             Self::CreateMember(_) => "MemberCreated",
-            Self::DeleteMember { .. } => "ScalingDown",
+            Self::AdoptMember { .. } => "MemberAdopted",
+            Self::DeleteMember { because: Leaving::Surplus, .. } => "ScalingDown",
+            Self::DeleteMember { .. } => "ReplacingMember",
+            Self::SetDormant { dormant: true, .. } => "Paused",
+            Self::SetDormant { .. } => "Resumed",
+            Self::DeletePod { .. } => "PodDeleted",
             Self::AddLearner { .. } => "LearnerAdded",
             Self::Promote { .. } => "LearnerPromoted",
+            Self::MoveLeader { .. } => "LeaderMoved",
             Self::RemoveFromEtcd { .. } => "MemberRemoved",
+            Self::RemoveOrphan { .. } => "OrphanRemoved",
             _ => return None,
         })
     }
@@ -94,39 +151,67 @@ impl Action {
     pub fn member(&self) -> Option<&str> {
         match self {
             Self::CreateMember(member) => member.metadata.name.as_deref(),
-            Self::DeleteMember { name, .. } => Some(name),
+            Self::AdoptMember { name, .. }
+            | Self::DeleteMember { name, .. }
+            | Self::SetDormant { name, .. }
+            | Self::DeletePod { name, .. } => Some(name),
             Self::AddLearner { member, .. }
             | Self::Promote { member, .. }
-            | Self::RemoveFromEtcd { member, .. } => Some(member),
+            | Self::RemoveFromEtcd { member, .. }
+            | Self::RemoveOrphan { member, .. } => Some(member),
             _ => None,
         }
+    }
+
+    /// Whether the rest of the plan goes on when this step fails.
+    pub fn is_optional(&self) -> bool {
+        matches!(self, Self::MoveLeader { .. })
     }
 }
 
 /// What the step did, in the past tense, for logs and Events.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |m: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
-            m.name.clone().unwrap_or_default()
-        };
+        let name = |m: &ObjectMeta| m.name.clone().unwrap_or_default();
         match self {
             Self::CreateService(s) => write!(f, "created Service {}", name(&s.metadata)),
             Self::RepairService { name, .. } => write!(f, "repaired Service {name}"),
+            Self::CreateBudget(b) => write!(f, "created PodDisruptionBudget {}", name(&b.metadata)),
+            Self::ResizeBudget { name, min_available, .. } => {
+                write!(f, "PodDisruptionBudget {name} keeps {min_available} members")
+            }
+            Self::DeleteBudget { name, .. } => write!(f, "deleted PodDisruptionBudget {name}"),
             Self::CreateMember(m) if m.spec.bootstrap => {
                 write!(f, "bootstrapping single-node cluster with member {}", name(&m.metadata))
             }
             Self::CreateMember(m) => write!(f, "scaling up: created member {}", name(&m.metadata)),
+            Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
             Self::WireMember { name, .. } => write!(f, "member {name} knows whom to join"),
-            Self::DeleteMember { name, .. } => write!(f, "scaling down: member {name} leaves"),
+            Self::DeleteMember { name, because: Leaving::Surplus, .. } => {
+                write!(f, "scaling down: member {name} leaves")
+            }
+            Self::DeleteMember { name, because: Leaving::Broken(why), .. } => {
+                write!(
+                    f,
+                    "member {name} {why} while the rest of the cluster is healthy; deleting it for replacement"
+                )
+            }
+            Self::SetDormant { name, dormant: true, .. } => {
+                write!(f, "member {name} goes to sleep, its volume stays")
+            }
+            Self::SetDormant { name, .. } => write!(f, "waking dormant member {name}"),
             Self::GuardMember { name, .. } => write!(f, "member {name} has its cleanup finalizer"),
             Self::ReleaseMember { name, .. } => write!(f, "member {name} may go"),
             Self::CreateVolume(v) => write!(f, "created PersistentVolumeClaim {}", name(&v.metadata)),
             Self::CreatePod(p) => write!(f, "created Pod {}", name(&p.metadata)),
+            Self::DeletePod { name, .. } => write!(f, "deleted Pod {name}"),
             Self::LabelPod { name, voter: true, .. } => write!(f, "Pod {name} is labelled as a voter"),
             Self::LabelPod { name, .. } => write!(f, "Pod {name} is no longer labelled as a voter"),
             Self::AddLearner { member, .. } => write!(f, "added member {member} as learner"),
             Self::Promote { member, .. } => write!(f, "promoted learner {member}"),
+            Self::MoveLeader { from, to, .. } => write!(f, "moved leadership from {from} to {to}"),
             Self::RemoveFromEtcd { member, .. } => write!(f, "removed member {member} from etcd"),
+            Self::RemoveOrphan { member, .. } => write!(f, "removed orphan {member} from etcd"),
         }
     }
 }

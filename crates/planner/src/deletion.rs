@@ -2,9 +2,10 @@
 //! its Pod and volume are garbage-collected after that.
 
 use api::labels;
+use etcd::Membership;
 
 use crate::disruption::{Verdict, may_remove};
-use crate::view::{ClusterView, MemberView, Scene, controller_uid};
+use crate::view::{ClusterView, MemberView, Scene, controlled_by, controller_uid};
 use crate::{Action, Next, Plan, Release};
 
 /// Lets go of members whose cluster object is gone or going: the user deleted everything, so there is no etcd to ask
@@ -12,11 +13,30 @@ use crate::{Action, Next, Plan, Release};
 pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
     let living = view.living_cluster().and_then(|c| c.metadata.uid.as_deref());
     for member in view.members.iter().filter(|m| m.is_deleting() && has_finalizer(m)) {
-        let Some(owner) = controller_uid(&member.member.metadata) else { continue };
-        if Some(owner) != living {
-            let because = Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.to_owned() };
+        let owner = controller_uid(&member.member.metadata);
+        let abandoned = match owner {
+            Some(owner) => Some(owner) != living,
+            // T24: the cluster was deleted and its members were left behind on purpose.
+            None => view.cluster.is_none(),
+        };
+        if abandoned {
+            let because =
+                Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.map(str::to_owned) };
             plan.act(release(member, because));
         }
+    }
+}
+
+/// Makes the cluster the owner of members that came without one, so that they go with it (T8).
+pub(crate) fn adopt(scene: &Scene<'_>, plan: &mut Plan) {
+    for member in scene.members.iter().filter(|m| controller_uid(&m.member.metadata).is_none()) {
+        let present = member.member.metadata.owner_references.clone().unwrap_or_default();
+        let owners = present.into_iter().chain(controlled_by(scene.cluster).unwrap_or_default()).collect();
+        plan.act(Action::AdoptMember {
+            name: member.name().to_owned(),
+            uid: member.uid().to_owned(),
+            owners,
+        });
     }
 }
 
@@ -52,10 +72,28 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
     };
     match may_remove(scene, list, row.id) {
         Verdict::Safe => {
+            hand_over(scene, list, row.id, plan);
             plan.act(Action::RemoveFromEtcd { member: member.name().to_owned(), id: row.id });
             plan.look_again(Next::Now);
         }
-        Verdict::Wait(why) => plan.wait_for(format!("member {} can not leave: {why}", member.name())),
+        Verdict::Wait(why) => plan.complain(format!("member {} can not leave: {why}", member.name())),
+    }
+}
+
+/// T22: a leader that is asked to leave hands over first, so that writes do not wait for an election.
+fn hand_over(scene: &Scene<'_>, list: &Membership, leaving: u64, plan: &mut Plan) {
+    let leads =
+        |id| scene.members.iter().filter_map(|m| m.serving()).any(|s| s.leader == id && s.member_id == id);
+    if !leads(leaving) {
+        return;
+    }
+    let from = list.members.iter().find(|row| row.id == leaving).and_then(|row| scene.by_peer_url(row));
+    let heir = list.voters().filter(|row| row.id != leaving).find_map(|row| {
+        let member = scene.by_peer_url(row).filter(|m| m.serving().is_some() && !m.is_deleting())?;
+        Some((member.name().to_owned(), row.id))
+    });
+    if let (Some(from), Some((to, id))) = (from, heir) {
+        plan.act(Action::MoveLeader { from: from.name().to_owned(), to, id });
     }
 }
 
@@ -105,7 +143,7 @@ mod tests {
         delete(world.member(0));
         let plan = world.plan();
         assert_eq!(plan.actions, []);
-        assert!(plan.waiting_for.unwrap().contains("only copy of the data"));
+        assert!(plan.complaint.unwrap().contains("only copy of the data"));
     }
 
     #[test]
@@ -153,7 +191,8 @@ mod tests {
             let actions = world.plan().actions;
             assert_eq!(actions.len(), 3);
             assert!(actions.iter().all(|a| matches!(a,
-                Action::ReleaseMember { because: Release::ClusterDeleted { uid, .. }, .. } if uid == "uid-of-c")));
+                Action::ReleaseMember { because: Release::ClusterDeleted { uid, .. }, .. }
+                    if uid.as_deref() == Some("uid-of-c"))));
         }
     }
 
@@ -168,7 +207,7 @@ mod tests {
         let actions = world.plan().actions;
         assert!(
             matches!(&actions[..], [Action::ReleaseMember { name, because: Release::ClusterDeleted { uid, .. }, .. }]
-            if name == "c-old" && uid == "somebody-else"),
+            if name == "c-old" && uid.as_deref() == Some("somebody-else")),
             "{actions:?}"
         );
     }
@@ -190,5 +229,28 @@ mod tests {
         assert!(
             matches!(&world.plan().actions[..], [Action::ReleaseMember { finalizers, .. }] if *finalizers == ["theirs"])
         );
+    }
+
+    #[test]
+    fn t8_a_member_adopted_without_an_owner_is_ours_and_gets_one() {
+        let mut world = world(3);
+        let theirs = world.member(1).member.metadata.owner_references.take();
+        assert!(theirs.is_some());
+        assert!(matches!(&world.pass()[..], [Action::AdoptMember { owners, .. }] if owners.len() == 1));
+        assert_eq!(world.plan().actions, []);
+        assert_eq!(world.status().ready_members, 3);
+    }
+
+    #[test]
+    fn t24_a_member_that_outlived_its_cluster_does_not_hang_when_it_is_deleted() {
+        let mut world = world(1);
+        world.view.cluster = None;
+        world.member(0).member.metadata.owner_references = None;
+        assert_eq!(world.plan().actions, [], "left alone until somebody deletes it");
+        delete(world.member(0));
+        assert!(matches!(
+            &world.plan().actions[..],
+            [Action::ReleaseMember { because: Release::ClusterDeleted { uid: None, .. }, .. }]
+        ));
     }
 }

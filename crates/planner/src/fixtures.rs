@@ -5,6 +5,7 @@ use api::{EtcdCluster, EtcdMember, labels, names};
 use etcd::{Membership, Status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod, PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
 
 use crate::{Action, ClusterView, MemberView, Plan, Seen, plan};
@@ -19,6 +20,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) struct World {
     pub view: ClusterView,
     serial: u64,
+    stopped: Vec<etcd::Member>,
 }
 
 impl World {
@@ -30,7 +32,7 @@ impl World {
             entropy: 7,
             ..ClusterView::default()
         };
-        Self { view, serial: 100 }
+        Self { view, serial: 100, stopped: vec![] }
     }
 
     /// A cluster of the wanted size, at rest.
@@ -60,6 +62,12 @@ impl World {
         }
         self.view.entropy += 1;
         plan.actions
+    }
+
+    /// Changes the number of members the user asks for and lets it happen.
+    pub fn scale(&mut self, replicas: i32) -> Vec<Action> {
+        self.view.cluster.as_mut().unwrap().spec.replicas = Some(replicas);
+        self.settle()
     }
 
     /// Passes until nothing is left to do. Returns everything that was done.
@@ -102,6 +110,11 @@ impl World {
         &mut self.view.etcd.membership.get_or_insert(empty).fact.members
     }
 
+    pub fn membership(&mut self) -> &Membership {
+        self.rows();
+        &self.view.etcd.membership.as_ref().unwrap().fact
+    }
+
     /// etcd stops answering, Pods stay as they are.
     pub fn silence_etcd(&mut self) {
         self.view.etcd.membership = None;
@@ -122,6 +135,27 @@ impl World {
             }
             Action::CreateService(service) => self.view.client_service = Some((**service).clone()),
             Action::RepairService { .. } => panic!("nothing to repair in a world of one's own: {action:?}"),
+            Action::CreateBudget(budget) => self.view.budget = Some((**budget).clone()),
+            Action::ResizeBudget { min_available, .. } => {
+                let spec = self.view.budget.as_mut().unwrap().spec.as_mut().unwrap();
+                spec.min_available = Some(IntOrString::Int(*min_available));
+                spec.max_unavailable = None;
+            }
+            Action::DeleteBudget { .. } => self.view.budget = None,
+            Action::AdoptMember { name, owners, .. } => {
+                self.find(name).member.metadata.owner_references = Some(owners.clone());
+            }
+            Action::SetDormant { name, dormant, .. } => self.find(name).member.spec.dormant = *dormant,
+            Action::DeletePod { name, .. } => {
+                let member = self.find(name);
+                member.pod = None;
+                member.etcd = None;
+                if self.view.members.iter().all(|m| m.pod.is_none()) {
+                    self.stopped = self.rows().clone();
+                    self.view.etcd.membership = None;
+                }
+            }
+            Action::MoveLeader { .. } => {}
             Action::CreateMember(member) => {
                 let mut member = (**member).clone();
                 member.metadata.uid = Some(format!("uid-{}", self.next()));
@@ -164,7 +198,9 @@ impl World {
                     row.is_learner = false;
                 }
             }
-            Action::RemoveFromEtcd { id, .. } => self.rows().retain(|r| r.id != *id),
+            Action::RemoveFromEtcd { id, .. } | Action::RemoveOrphan { id, .. } => {
+                self.rows().retain(|r| r.id != *id);
+            }
         }
     }
 
@@ -186,7 +222,12 @@ impl World {
         let member = self.find(&pod.name_any());
         let (name, url, seed) = (member.name().to_owned(), member.peer_url(), member.member.spec.bootstrap);
         member.pod = Some(ready_pod(pod.clone(), &uid));
+        // What etcd finds on a volume: the membership it was stopped with, or nothing.
+        let stopped = self.stopped.clone();
         let rows = self.rows();
+        if rows.is_empty() && !stopped.is_empty() {
+            *rows = stopped;
+        }
         if seed && rows.is_empty() {
             rows.push(etcd::Member {
                 id,

@@ -5,6 +5,8 @@ use api::conditions::{self, reason};
 use api::{EtcdClusterStatus, labels};
 use jiff::SignedDuration;
 
+use crate::healing::{self, broken};
+use crate::pause;
 use crate::view::Scene;
 
 /// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
@@ -17,14 +19,19 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     status.ready_members = i32::try_from(ready).unwrap_or(i32::MAX);
     status.selector = Some(labels::cluster_selector(&scene.view.name));
 
+    let broken = scene.running().filter(|m| broken(scene, m).is_some()).count();
+    status.broken_members = i32::try_from(broken).unwrap_or(i32::MAX);
+
     let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
-    if scene.is_formed() {
+    if wanted == 0 && scene.running().next().is_none() {
+        paused(scene, status);
+    } else if scene.is_formed() && is_lost(scene) {
+        all_lost(scene, status);
+    } else if scene.is_formed() {
         formed(scene, status, ready, wanted);
     } else if let Some(id) = status.cluster_id.clone() {
         let message = format!("etcd cluster {id} discovered");
         scene.set_condition(status, conditions::AVAILABLE, true, reason::CLUSTER_DISCOVERED, &message);
-    } else if wanted == 0 {
-        never_started(scene, status);
     } else {
         forming(scene, status);
     }
@@ -37,7 +44,7 @@ fn formed(scene: &Scene<'_>, status: &mut EtcdClusterStatus, ready: usize, wante
         let message = format!("{count}, quorum lost: {why}");
         set(conditions::AVAILABLE, false, reason::QUORUM_LOST, &message);
         set(conditions::DEGRADED, true, reason::QUORUM_LOST, "");
-    } else if ready == wanted {
+    } else if ready >= wanted {
         set(conditions::AVAILABLE, true, reason::QUORUM_HEALTHY, "All members are ready");
         set(conditions::DEGRADED, false, reason::QUORUM_HEALTHY, "");
     } else {
@@ -68,9 +75,22 @@ fn quorum_lost(scene: &Scene<'_>, ready: usize) -> Option<String> {
     })
 }
 
-fn never_started(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
-    let message = "the cluster was created with 0 replicas and never bootstrapped; nothing was ever written";
-    scene.set_condition(status, conditions::AVAILABLE, false, reason::PAUSED, message);
+/// T12: a formed cluster of which nothing is left that holds data. It is never bootstrapped over.
+fn is_lost(scene: &Scene<'_>) -> bool {
+    scene.members.iter().all(|m| healing::lost_data(m).is_some())
+}
+
+fn all_lost(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
+    let message = "every member and its data are gone; delete this cluster and create it anew, from a snapshot if there is one";
+    scene.set_condition(status, conditions::AVAILABLE, false, reason::ALL_MEMBERS_LOST, message);
+    scene.set_condition(status, conditions::PROGRESSING, false, reason::ALL_MEMBERS_LOST, message);
+    scene.set_condition(status, conditions::DEGRADED, true, reason::ALL_MEMBERS_LOST, message);
+}
+
+/// Zero of zero members ready must not read as healthy (H25).
+fn paused(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
+    let message = pause::message(scene);
+    scene.set_condition(status, conditions::AVAILABLE, false, reason::PAUSED, &message);
     scene.set_condition(status, conditions::PROGRESSING, false, reason::PAUSED, "");
     scene.set_condition(status, conditions::DEGRADED, false, reason::PAUSED, "");
 }

@@ -5,15 +5,21 @@
 //! One file per concern. What takes a member down or out passes through [`disruption`] and nowhere else.
 
 mod action;
+mod alarms;
 mod bootstrap;
+mod budget;
 mod deletion;
 pub mod disruption;
+mod healing;
 mod health;
 mod joiner;
 mod member_status;
 mod membership;
 mod network;
+mod orphans;
+mod pause;
 mod pod;
+mod shrink;
 mod support;
 mod target;
 mod view;
@@ -27,7 +33,7 @@ use std::collections::BTreeMap;
 use api::{EtcdClusterStatus, EtcdMemberStatus};
 use jiff::Timestamp;
 
-pub use action::{Action, Release};
+pub use action::{Action, Leaving, Release};
 pub use pod::etcd_container;
 pub use support::missing as unsupported;
 pub use view::{ClusterView, EtcdView, MemberView, Seen, Settings, controller_uid};
@@ -47,6 +53,8 @@ pub struct Plan {
     pub next: Next,
     /// One line for the log: what the cluster waits for.
     pub waiting_for: Option<String>,
+    /// One line for the user: what only they can change.
+    pub complaint: Option<String>,
 }
 
 /// When to look again without an event.
@@ -68,6 +76,10 @@ impl Plan {
 
     pub(crate) fn look_again(&mut self, next: Next) {
         self.next = self.next.max(next);
+    }
+
+    pub(crate) fn complain(&mut self, about: impl Into<String>) {
+        self.complaint.get_or_insert(about.into());
     }
 
     pub(crate) fn wait_for(&mut self, what: impl Into<String>) {
@@ -95,6 +107,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     let settled = target::settle(&scene, &mut status);
     bootstrap::discover(&scene, &mut status, &mut plan);
     health::judge(&scene, &mut status);
+    alarms::judge(&scene, &mut status);
 
     // The target and the cluster id are latched before anything rests on them: a crash in between must not make two
     // passes decide from two different targets.
@@ -106,6 +119,8 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     }
 
     network::keep(&scene, &mut plan);
+    budget::keep(&scene, &mut plan);
+    deletion::adopt(&scene, &mut plan);
     deletion::remove_leaving(&scene, &mut plan);
     if scene.is_formed() {
         membership::converge(&scene, &mut plan);
@@ -113,6 +128,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
         bootstrap::seed(&scene, &mut plan);
     }
     volume::keep(&scene, &mut plan);
+    pause::end_pods(&scene, &mut plan);
     pod::keep(&scene, &mut plan);
     plan
 }

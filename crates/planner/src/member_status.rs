@@ -31,13 +31,24 @@ pub(crate) fn assess(
 
     if let Some(pod) = member.pod.as_ref().filter(|p| member.owns(&p.metadata)) {
         status.pod_name = pod.metadata.name.clone();
-        status.pod_uid = pod.metadata.uid.clone();
+        // H27: the Pod a memory-backed member started with is the only one that has its data.
+        if status.pod_uid.is_none() || !member.is_memory() {
+            status.pod_uid = pod.metadata.uid.clone();
+        }
         status.replicas = 1;
     } else {
         status.pod_name = None;
     }
-    if member.volume.as_ref().is_some_and(|v| member.owns(&v.metadata)) {
+    if spec.dormant {
+        status.pod_name = None;
+        status.pod_uid = None;
+    }
+    if let Some(claim) = member.volume.as_ref().filter(|v| member.owns(&v.metadata)) {
         status.pvc_name = Some(names::pvc(member.name()));
+        // T7: fixed once there is data on it.
+        if status.pvc_uid.is_none() || status.member_id.is_none() {
+            status.pvc_uid = claim.metadata.uid.clone();
+        }
     }
     if let Some(answer) = member.serving().filter(|s| !s.version.is_empty()) {
         status.version = Some(answer.version.clone());

@@ -1,4 +1,5 @@
-//! Growing: members join as learners, one after the other, and get their votes at the end.
+//! Who is in etcd: one change at a time, each on the linearizable list of the pass. Members join as learners, one after
+//! the other, and get their votes at the end.
 //!
 //! Join first, promote last: after a promotion etcd refuses the next add until the new voter has been connected for
 //! five seconds, so promoting in between would cost five seconds a member. Two joiners never start at the same moment:
@@ -7,15 +8,23 @@
 use etcd::Membership;
 use jiff::SignedDuration;
 
-use crate::pod::max_learners;
+use crate::pod::{etcd_container, max_learners};
 use crate::view::{Assessed, Scene};
-use crate::{Action, Next, Plan, joiner};
+use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
 
 /// A joiner that has not started by then does not keep the votes of the others waiting.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(15);
 
-/// One step towards the wanted membership. Everything rests on the linearizable list of this pass.
+/// One step towards the wanted membership. What changes it rests on the linearizable list of this pass.
 pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
+    if pause::sleep_or_wake(scene, plan) {
+        return;
+    }
+    let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
+    let present = scene.running().count();
+    if wanted == 0 && present == 0 {
+        return;
+    }
     let Some(list) = scene.membership() else {
         plan.wait_for("MemberList failed: no answer from a quorum of etcd");
         if scene.members.iter().any(|m| m.living_pod().is_some()) {
@@ -25,43 +34,74 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
     };
     if let Some(leaving) = scene.members.iter().find(|m| m.is_deleting()) {
         // H11: one membership change at a time.
-        plan.wait_for(format!(
-            "waiting for in-flight deletion of member {} before further scaling",
-            leaving.name()
-        ));
+        let name = leaving.name();
+        plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
         return;
     }
-    // H5: what was begun is finished first. A learner whose Pod can not start yet can never be promoted.
-    if let Some(pending) = scene.running().find(|m| m.is_pending()) {
+    if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
+        return;
+    }
+    if present > wanted {
+        shrink::shrink(scene, list, plan);
+    } else if let Some(pending) = scene.running().find(|m| m.is_pending()) {
+        // H5: what was begun is finished first. A learner whose Pod can not start yet can never be promoted.
         complete(list, pending, plan);
-        return;
-    }
-    let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
-    let missing = wanted.saturating_sub(scene.running().count());
-    if let Some(starting) = scene.running().find(|m| !has_started(list, m)) {
-        plan.wait_for(format!("waiting for member {} to start", starting.name()));
-        if starting.living_pod().is_some() {
-            plan.look_again(Next::Soon);
-        }
-        if waited_for(scene, starting) > PATIENCE {
-            promote(scene, list, plan);
-        }
-        return;
-    }
-    if missing == 0 || list.learners().count() >= max_learners(scene) {
+    } else if let Some(starting) = scene.running().find(|m| !has_started(list, m)) {
+        await_start(scene, list, starting, plan);
+    } else if present == wanted || list.learners().count() >= max_learners(scene) {
         promote(scene, list, plan);
-    } else if let Some(silent) =
-        list.voters().find(|v| scene.by_peer_url(v).is_none_or(|m| m.serving().is_none()))
-    {
-        // H3: a cluster that is not whole is not grown.
+    } else {
+        grow(scene, list, plan);
+    }
+}
+
+/// Creates the next member, unless a voter is silent: a cluster that is not whole is not grown (H3).
+fn grow(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
+    let silent = |row: &&etcd::Member| scene.by_peer_url(row).is_none_or(|m| m.serving().is_none());
+    if let Some(silent) = list.voters().find(silent) {
+        let name = &silent.name;
         plan.wait_for(format!(
-            "waiting for existing members to become Ready before next scale-up step: {} is silent",
-            silent.name
+            "waiting for existing members to become Ready before next scale-up step: {name} is silent"
         ));
         plan.look_again(Next::Soon);
-    } else {
-        let name = scene.fresh_member_name();
-        plan.act(Action::CreateMember(Box::new(joiner::joiner(scene, &name))));
+        return;
+    }
+    let name = scene.fresh_member_name();
+    plan.act(Action::CreateMember(Box::new(joiner::joiner(scene, &name))));
+}
+
+/// A member that has been told whom to join and has not started yet.
+fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
+    let name = starting.name();
+    plan.wait_for(format!("waiting for member {name} to start"));
+    if starting.living_pod().is_some() {
+        plan.look_again(Next::Soon);
+    }
+    if starting.status.member_id.is_none() {
+        refresh(list, starting, plan);
+    }
+    if waited_for(scene, starting) > PATIENCE {
+        promote(scene, list, plan);
+    }
+}
+
+/// T13: etcd refuses to start on a list that is not the present one, so a joiner that was overtaken by another change
+/// is told anew and started anew.
+fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
+    let spec = &starting.member.spec;
+    if spec.bootstrap {
+        return;
+    }
+    let present = joiner::initial_cluster(list);
+    if list.by_peer_url(&starting.peer_url()).is_none() || spec.initial_cluster != present {
+        complete(list, starting, plan);
+    } else if let Some(pod) = starting.living_pod() {
+        let flag = format!("--initial-cluster={present}");
+        let command = etcd_container(pod).and_then(|c| c.command.as_ref());
+        if command.is_some_and(|command| !command.contains(&flag)) {
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
+        }
     }
 }
 
@@ -197,7 +237,7 @@ mod tests {
         scale(&mut world, 5);
         world.member(1).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
         let plan = world.plan();
-        assert_eq!(plan.actions, []);
+        assert!(steps(&plan.actions).is_empty());
         assert!(plan.waiting_for.unwrap().contains("waiting for existing members to become Ready"));
     }
 
@@ -254,7 +294,32 @@ mod tests {
         scale(&mut world, 5);
         world.silence_etcd();
         let plan = world.plan();
-        assert_eq!(plan.actions, []);
+        assert!(steps(&plan.actions).is_empty());
         assert_eq!(plan.next, Next::Soon);
+    }
+
+    #[test]
+    fn t13_a_joiner_that_was_overtaken_is_told_anew_and_started_anew() {
+        let mut world = settled(3);
+        world.rows()[2].name = String::new();
+        world.rows()[2].is_learner = true;
+        let current = joiner::initial_cluster(world.membership());
+        let joiner = world.member(2);
+        joiner.etcd = None;
+        joiner.member.status.as_mut().unwrap().member_id = None;
+        joiner.member.spec.initial_cluster = "stale".into();
+        let told = world.plan().actions;
+        assert!(
+            matches!(&told[0], Action::WireMember { initial_cluster, .. } if *initial_cluster == current),
+            "{told:?}"
+        );
+
+        world.member(2).member.spec.initial_cluster = current;
+        let pod = world.member(2).pod.as_mut().unwrap().spec.as_mut().unwrap();
+        let command = pod.containers[0].command.as_mut().unwrap();
+        *command.iter_mut().find(|f| f.starts_with("--initial-cluster=")).unwrap() =
+            "--initial-cluster=stale".into();
+        let actions = world.plan().actions;
+        assert!(actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
     }
 }

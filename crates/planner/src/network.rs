@@ -25,7 +25,7 @@ fn keep_one(scene: &Scene<'_>, plan: &mut Plan, live: Option<&Service>, wanted: 
     let name = wanted.metadata.name.clone().unwrap_or_default();
     // T21: a Service that somebody else made is theirs, even under the name we want.
     if controller_uid(&live.metadata) != scene.cluster.metadata.uid.as_deref() {
-        plan.wait_for(format!("Service {name} belongs to somebody else; rename or delete it"));
+        plan.complain(format!("Service {name} belongs to somebody else; rename or delete it"));
         return;
     }
     if let Some(patch) = repair(live.spec.as_ref(), wanted.spec.as_ref()) {
@@ -191,7 +191,7 @@ mod tests {
         service.spec.as_mut().unwrap().selector = None;
         let plan = world.plan();
         assert_eq!(plan.actions, []);
-        assert!(plan.waiting_for.unwrap().contains("belongs to somebody else"));
+        assert!(plan.complaint.unwrap().contains("belongs to somebody else"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
+use crate::healing::has_ended;
 use crate::view::{Assessed, MemberView, Scene, controlled_by};
 use crate::{Action, Plan, Settings, volume};
 
@@ -34,6 +35,13 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             None => {}
             Some(found) if !member.owns(&found.metadata) => {
                 plan.wait_for(format!("Pod {} is owned by a different EtcdMember", member.name()));
+            }
+            // T4: it never runs again. What a memory-backed member had is gone with it, and healing deals with that.
+            Some(found)
+                if has_ended(found) && !member.is_memory() && found.metadata.deletion_timestamp.is_none() =>
+            {
+                let uid = found.metadata.uid.clone().unwrap_or_default();
+                plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
             }
             Some(found) => relabel(member, found, plan),
         }
@@ -199,7 +207,7 @@ fn command(member: &MemberView, formed: bool) -> Vec<String> {
         format!("--listen-client-urls=http://0.0.0.0:{}", names::CLIENT_PORT),
         format!("--advertise-client-urls={}", names::client_url(false, name, &service, namespace)),
         format!("--initial-advertise-peer-urls={}", member.peer_url()),
-        format!("--initial-cluster={}", spec.initial_cluster),
+        format!("--initial-cluster={}", initial_cluster(member)),
         format!("--initial-cluster-token={}", spec.cluster_token),
         format!("--initial-cluster-state={}", if starts_new(member, formed) { "new" } else { "existing" }),
         format!("--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}"),
@@ -214,6 +222,17 @@ fn command(member: &MemberView, formed: bool) -> Vec<String> {
     }
     command.extend(max_learners_flag(&spec.version));
     command
+}
+
+/// Once a member has joined, etcd reads this only if the data directory is empty, and then the member must not come
+/// back: under its old id it would have forgotten what it voted for (T7). Alone on its list it finds nobody to join.
+fn initial_cluster(member: &MemberView) -> String {
+    let joined = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
+    if joined {
+        format!("{}={}", member.name(), member.peer_url())
+    } else {
+        member.member.spec.initial_cluster.clone()
+    }
 }
 
 /// `new` only for a seed that has never been part of anything (H31): a seed that lost its data must not form a second
@@ -449,5 +468,17 @@ mod tests {
         let mut cluster = EtcdCluster::test("ns", "c");
         cluster.spec.affinity = Some(Affinity::default());
         assert_eq!(pod_of(cluster).spec.unwrap().affinity, Some(Affinity::default()));
+    }
+
+    #[test]
+    fn t7_a_member_that_has_joined_can_not_join_again_with_an_empty_directory() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let newest = world.member(2);
+        let alone = format!("--initial-cluster={}={}", newest.name(), newest.peer_url());
+        newest.pod = None;
+        newest.etcd = None;
+        let actions = world.plan().actions;
+        let [Action::CreatePod(pod)] = &actions[..] else { panic!("{actions:?}") };
+        assert!(flags(pod).contains(&alone));
     }
 }

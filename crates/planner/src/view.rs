@@ -3,8 +3,9 @@
 use api::conditions::{self, NewCondition};
 use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberStatus, ObservedSpec, labels, names};
 use etcd::{Membership, Status};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
@@ -21,6 +22,7 @@ pub struct ClusterView {
     pub members: Vec<MemberView>,
     pub headless_service: Option<Service>,
     pub client_service: Option<Service>,
+    pub budget: Option<PodDisruptionBudget>,
     pub etcd: EtcdView,
     pub settings: Settings,
     /// Randomness for new names, drawn by whoever made the view, so that the plan itself stays a function.
@@ -60,11 +62,16 @@ pub struct Seen<T> {
 pub struct Settings {
     /// Repository of the etcd image, without a tag.
     pub etcd_image_repository: String,
+    /// How long a member may be stuck on a node that is gone before it is replaced; never, if absent.
+    pub lost_member_timeout: Option<SignedDuration>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { etcd_image_repository: "quay.io/coreos/etcd".to_owned() }
+        Self {
+            etcd_image_repository: "quay.io/coreos/etcd".to_owned(),
+            lost_member_timeout: Some(SignedDuration::from_mins(5)),
+        }
     }
 }
 
@@ -77,8 +84,12 @@ impl ClusterView {
     /// Whether `member` was made for the cluster object in this view, and not for an earlier one of the same name
     /// (T10).
     pub(crate) fn owns(&self, member: &EtcdMember) -> bool {
-        let uid = self.cluster.as_ref().and_then(|c| c.metadata.uid.as_deref());
-        uid.is_some() && controller_uid(&member.metadata) == uid
+        let Some(cluster) = &self.cluster else { return false };
+        match controller_uid(&member.metadata) {
+            Some(owner) => Some(owner) == cluster.metadata.uid.as_deref(),
+            // T8: adopted from the legacy operator, which leaves no owner; its cluster came with an id.
+            None => cluster.status.as_ref().is_some_and(|s| s.cluster_id.is_some()),
+        }
     }
 }
 

@@ -9,17 +9,15 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::healing::lost_data;
 use crate::view::{MemberView, Scene, controlled_by};
 use crate::{Action, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.running().filter(|m| !m.is_pending() && !m.is_memory()) {
         match &member.volume {
-            None if has_joined(member) => plan.wait_for(format!(
-                "{} is gone but member {} had joined; it gets no blank volume",
-                names::pvc(member.name()),
-                member.name()
-            )),
+            // T7: the member is replaced instead, if the others can do without it.
+            None if has_joined(member) => {}
             None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
             // H15: mounting a stranger's volume could mix two clusters' data.
             Some(found) if !member.owns(&found.metadata) => {
@@ -34,8 +32,12 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
 pub(crate) fn is_usable(member: &MemberView) -> bool {
     match &member.volume {
         // Its Pod may be created together with the claim.
-        None => member.is_memory() || !has_joined(member),
-        Some(found) => member.owns(&found.metadata),
+        None => !has_joined(member),
+        Some(found) => {
+            member.owns(&found.metadata)
+                && lost_data(member).is_none()
+                && found.metadata.deletion_timestamp.is_none()
+        }
     }
 }
 
@@ -71,6 +73,7 @@ fn claim(member: &MemberView) -> PersistentVolumeClaim {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::fixtures::{World, estrange};
     use api::EtcdCluster;
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -95,8 +98,8 @@ mod tests {
         world.member(0).etcd = None;
         world.view.etcd.membership = None;
         let plan = world.plan();
-        assert_eq!(plan.actions, [], "neither a claim nor a Pod");
-        assert!(plan.waiting_for.is_some());
+        let made = |a: &Action| matches!(a, Action::CreateVolume(_) | Action::CreatePod(_));
+        assert!(!plan.actions.iter().any(made), "neither a claim nor a Pod");
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! The PodDisruptionBudget: an eviction must leave a quorum. A whole number of members that must stay is the only form
+//! that does not re-base itself while members come and go (H28).
+
+use std::collections::BTreeMap;
+
+use api::{labels, metadata, names};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::view::{Scene, controlled_by, controller_uid};
+use crate::{Action, Plan};
+
+pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
+    // A member that is to leave has its vote until it is out.
+    let voters = scene.members.iter().filter(|m| m.status.is_voter && !m.member.spec.dormant).count();
+    let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
+    let min_available = min_available(voters, wanted);
+    let name = names::budget(&scene.view.name);
+    let Some(live) = &scene.view.budget else {
+        if voters > 0 {
+            plan.act(Action::CreateBudget(Box::new(budget(scene, min_available))));
+        }
+        return;
+    };
+    if controller_uid(&live.metadata) != scene.cluster.metadata.uid.as_deref() {
+        plan.complain(format!("PodDisruptionBudget {name} belongs to somebody else; rename or delete it"));
+        return;
+    }
+    let uid = live.metadata.uid.clone().unwrap_or_default();
+    let spec = live.spec.as_ref();
+    if voters == 0 {
+        plan.act(Action::DeleteBudget { name, uid });
+    } else if spec.and_then(|s| s.min_available.as_ref()) != Some(&IntOrString::Int(min_available))
+        || spec.is_some_and(|s| s.max_unavailable.is_some())
+    {
+        plan.act(Action::ResizeBudget { name, uid, min_available });
+    }
+}
+
+/// A quorum of whichever is larger, the voters there are or the members there should be.
+fn min_available(voters: usize, wanted: usize) -> i32 {
+    let members = voters.max(wanted);
+    if members == 0 { 0 } else { i32::try_from(members / 2 + 1).unwrap_or(i32::MAX) }
+}
+
+fn budget(scene: &Scene<'_>, min_available: i32) -> PodDisruptionBudget {
+    let extra = scene.target().additional_metadata.unwrap_or_default();
+    let mut selector: BTreeMap<_, _> = labels::select_cluster(&scene.view.name);
+    selector.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
+    PodDisruptionBudget {
+        metadata: ObjectMeta {
+            name: Some(names::budget(&scene.view.name)),
+            namespace: Some(scene.view.namespace.clone()),
+            labels: metadata::merge(Some(labels::for_cluster(&scene.view.name)), &extra.labels),
+            annotations: metadata::merge(None, &extra.annotations),
+            owner_references: controlled_by(scene.cluster),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodDisruptionBudgetSpec {
+            min_available: Some(IntOrString::Int(min_available)),
+            selector: Some(LabelSelector { match_labels: Some(selector), match_expressions: None }),
+            ..PodDisruptionBudgetSpec::default()
+        }),
+        status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, estrange};
+    use api::EtcdCluster;
+
+    #[test]
+    fn h28_a_quorum_of_the_larger_of_voters_and_wanted_stays() {
+        let table = [
+            (1, 1, 1),
+            (2, 2, 2),
+            (3, 3, 2),
+            (4, 4, 3),
+            (5, 5, 3),
+            (7, 7, 4),
+            (3, 0, 2),
+            (2, 5, 3),
+            (3, 5, 3),
+            (4, 5, 3),
+            (4, 7, 4),
+            (6, 7, 4),
+            (5, 3, 3),
+            (4, 3, 3),
+            (1, 3, 2),
+            (0, 0, 0),
+        ];
+        for (voters, wanted, expected) in table {
+            assert_eq!(min_available(voters, wanted), expected, "({voters}, {wanted})");
+        }
+    }
+
+    #[test]
+    fn the_budget_selects_voters() {
+        let world = World::settled(EtcdCluster::test("ns", "c"));
+        insta::assert_yaml_snapshot!(world.view.budget);
+    }
+
+    #[test]
+    fn h28_an_old_budget_is_turned_into_one_that_does_not_rebase() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let spec = world.view.budget.as_mut().unwrap().spec.as_mut().unwrap();
+        spec.min_available = None;
+        spec.max_unavailable = Some(IntOrString::Int(1));
+        assert!(matches!(&world.pass()[..], [Action::ResizeBudget { min_available: 2, .. }]));
+    }
+
+    #[test]
+    fn a_budget_of_somebody_else_is_left_alone() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let live = world.view.budget.as_mut().unwrap();
+        estrange(live);
+        live.spec = None;
+        assert_eq!(world.plan().actions, []);
+        assert!(world.plan().complaint.is_some());
+    }
+}

@@ -1,0 +1,118 @@
+//! Zero replicas: the last member goes to sleep with its volume, and the cluster wakes up as itself. The flag stands on
+//! the member, so nothing has to be handed over and nothing can get lost in between (H26).
+
+use api::names;
+
+use crate::view::Scene;
+use crate::{Action, Plan};
+
+/// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do. Needs no answer from
+/// etcd: neither step changes what any volume holds.
+pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
+    let wanted = scene.target().replicas;
+    let sleeping = scene.members.iter().find(|m| m.member.spec.dormant && !m.is_deleting());
+    let (member, dormant) = match (wanted, sleeping, scene.members.as_slice()) {
+        (1.., Some(sleeping), _) => (sleeping, false),
+        (0, None, [last]) if !last.is_deleting() => (last, true),
+        _ => return false,
+    };
+    plan.act(Action::SetDormant { name: member.name().to_owned(), uid: member.uid().to_owned(), dormant });
+    true
+}
+
+/// Ends the Pods of sleeping members.
+pub(crate) fn end_pods(scene: &Scene<'_>, plan: &mut Plan) {
+    for member in scene.members.iter().filter(|m| m.member.spec.dormant) {
+        if let Some(uid) = member.living_pod().and_then(|p| p.metadata.uid.clone()) {
+            plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
+        }
+    }
+}
+
+/// What a paused cluster says about its data.
+pub(crate) fn message(scene: &Scene<'_>) -> String {
+    match scene.members.iter().find(|m| m.member.spec.dormant) {
+        Some(member) if member.is_memory() => {
+            "the cluster is paused; its data was on tmpfs and is lost, recreate the cluster".to_owned()
+        }
+        Some(member) => format!(
+            "the cluster is paused; its data is preserved on PVC {}, set spec.replicas to resume",
+            names::pvc(member.name())
+        ),
+        None => "the cluster was created with 0 replicas and never bootstrapped; nothing was ever written"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::World;
+    use api::{EtcdCluster, conditions};
+
+    fn message(world: &World) -> String {
+        let status = world.status();
+        conditions::find(&status.conditions, conditions::AVAILABLE).unwrap().message.clone()
+    }
+
+    #[test]
+    fn h26_the_last_member_sleeps_on_its_volume_and_wakes_as_itself() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let id = world.status().cluster_id;
+        world.scale(0);
+        let [member] = &world.view.members[..] else { panic!("{}", world.view.members.len()) };
+        assert!(member.member.spec.dormant && member.pod.is_none() && member.volume.is_some());
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/Paused");
+        assert_eq!(world.condition(conditions::DEGRADED), "False/Paused");
+        assert!(message(&world).contains(&format!("PVC {}", names::pvc(member.name()))));
+        let (name, member_id) = (member.name().to_owned(), member.member.status.clone().unwrap().member_id);
+        assert!(member_id.is_some());
+
+        world.scale(3);
+        assert_eq!(world.view.members.len(), 3);
+        assert_eq!(world.status().cluster_id, id);
+        let same = world.view.members.iter().find(|m| m.name() == name).unwrap();
+        assert_eq!(same.member.status.as_ref().unwrap().member_id, member_id);
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn h25_a_paused_cluster_is_at_rest() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.scale(0);
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert_eq!(plan.cluster_status, world.view.cluster.as_ref().unwrap().status);
+        assert_eq!(world.status().progress_deadline, None);
+        assert!(world.view.budget.is_none(), "nothing to protect");
+    }
+
+    #[test]
+    fn h25_the_three_texts_of_a_paused_cluster() {
+        let mut never = World::new(EtcdCluster::test("ns", "c").replicas(0));
+        never.settle();
+        assert!(message(&never).contains("never bootstrapped"));
+        let mut memory = World::settled(EtcdCluster::test("ns", "c").replicas(1).memory("64Mi"));
+        memory.scale(0);
+        assert!(message(&memory).contains("lost"));
+    }
+
+    #[test]
+    fn a_cluster_created_at_zero_starts_when_asked_to() {
+        let mut world = World::new(EtcdCluster::test("ns", "c").replicas(0));
+        world.settle();
+        world.scale(1);
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_can_still_be_put_to_sleep() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.spec.replicas = Some(0);
+        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = 0;
+        world.silence_etcd();
+        assert!(matches!(&world.plan().actions[..], [Action::SetDormant { dormant: true, .. }]));
+    }
+}

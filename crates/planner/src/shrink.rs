@@ -1,0 +1,127 @@
+//! Fewer members than there are. The one that leaves is the one that is missed least, and only if etcd would agree.
+
+use etcd::Membership;
+
+use crate::disruption::{Verdict, may_remove};
+use crate::view::{Assessed, Scene};
+use crate::{Action, Leaving, Plan};
+
+/// Takes one member out; the next one follows when it is gone.
+pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
+    let mut candidates: Vec<_> = scene.running().collect();
+    candidates.sort_by_key(|m| (usefulness(list, m), std::cmp::Reverse(newness(m))));
+    let mut refused = None;
+    for victim in candidates {
+        let row = list.by_peer_url(&victim.peer_url());
+        match row.map_or(Verdict::Safe, |row| may_remove(scene, list, row.id)) {
+            Verdict::Safe => {
+                plan.act(Action::DeleteMember {
+                    name: victim.name().to_owned(),
+                    uid: victim.uid().to_owned(),
+                    because: Leaving::Surplus,
+                });
+                return;
+            }
+            Verdict::Wait(why) => refused = refused.or(Some((victim.name().to_owned(), why))),
+        }
+    }
+    if let Some((name, why)) = refused {
+        plan.complain(format!("scaling down waits, member {name} can not leave: {why}"));
+    }
+}
+
+/// T22: who is not in etcd yet goes first, then learners, then voters that are not ready, then the rest.
+fn usefulness(list: &Membership, member: &Assessed<'_>) -> u8 {
+    match list.by_peer_url(&member.peer_url()) {
+        None => 0,
+        Some(row) if row.is_learner => 1,
+        Some(_) if !member.is_ready() => 2,
+        Some(_) => 3,
+    }
+}
+
+fn newness<'a>(member: &'a Assessed<'_>) -> (Option<jiff::Timestamp>, &'a str) {
+    (member.member.metadata.creation_timestamp.as_ref().map(|t| t.0), member.view.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{World, unready};
+    use api::EtcdCluster;
+
+    /// A settled cluster that has just been asked to be smaller.
+    fn world(from: i32, to: i32) -> World {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(from));
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.spec.replicas = Some(to);
+        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = to;
+        world
+    }
+
+    fn victim(world: &World) -> Option<String> {
+        world.plan().actions.into_iter().find_map(|a| match a {
+            Action::DeleteMember { name, because: Leaving::Surplus, .. } => Some(name),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn members_leave_one_at_a_time_until_enough_are_left() {
+        let mut world = world(5, 3);
+        let done = world.settle();
+        let steps: Vec<_> = done.iter().filter_map(Action::reason).collect();
+        assert_eq!(steps, ["ScalingDown", "MemberRemoved", "ScalingDown", "MemberRemoved"]);
+        assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn t22_the_newest_goes_if_all_are_well() {
+        let mut world = world(3, 1);
+        let newest = api::conditions::wire_time(crate::fixtures::now() + jiff::SignedDuration::from_secs(9));
+        world.member(1).member.metadata.creation_timestamp = Some(newest);
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
+    }
+
+    #[test]
+    fn t22_an_unready_voter_goes_before_the_newest() {
+        let mut world = world(4, 3);
+        unready(world.member(1).pod.as_mut().unwrap());
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
+    }
+
+    #[test]
+    fn t22_a_learner_goes_before_any_voter() {
+        let mut world = world(4, 3);
+        unready(world.member(1).pod.as_mut().unwrap());
+        world.rows()[2].is_learner = true;
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[2].name()));
+    }
+
+    #[test]
+    fn t22_nobody_goes_whose_removal_would_cost_the_quorum() {
+        let mut world = world(3, 1);
+        for index in [1, 2] {
+            world.member(index).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        }
+        assert_eq!(victim(&world), None);
+        assert!(world.plan().complaint.unwrap().contains("scaling down waits"));
+    }
+
+    #[test]
+    fn t22_a_leader_hands_over_before_it_leaves() {
+        let mut world = world(3, 2);
+        let name = victim(&world).unwrap();
+        world.pass();
+        let id = world.rows().iter().find(|r| r.name == name).unwrap().id;
+        for member in &mut world.view.members {
+            if let Some(Ok(status)) = &mut member.etcd {
+                status.leader = id;
+            }
+        }
+        let actions = world.plan().actions;
+        let leaves = matches!(&actions[..],
+            [Action::MoveLeader { from, .. }, Action::RemoveFromEtcd { .. }, ..] if *from == name);
+        assert!(leaves, "{actions:?}");
+    }
+}
