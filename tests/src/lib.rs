@@ -2,11 +2,13 @@
 //!
 //! [`arena`] gives a test a namespace of its own on the Kubernetes that `KUBECONFIG` names, with the operator running in
 //! it, and prints everything worth knowing when the test fails. [`Cluster`] is one EtcdCluster as its user sees it, and
-//! the etcd behind it as its clients see it. [`Keys`] writes while things happen and remembers what was acknowledged.
+//! the etcd behind it as its clients see it. [`Keys`] writes while things happen and remembers what was acknowledged;
+//! [`Diary`] remembers what the cluster said about itself.
 
 mod arena;
 mod cluster;
 pub mod command;
+mod diary;
 mod dump;
 mod keys;
 mod kubernetes;
@@ -17,6 +19,7 @@ mod wait;
 
 pub use arena::{Arena, arena};
 pub use cluster::{Cluster, condition, in_memory, on_volumes};
+pub use diary::{Diary, Entry};
 pub use keys::Keys;
 pub use kubernetes::{connect, create_namespace, unique};
 pub use kv::Kv;

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::lab::{Fault, Outage, nodes};
-use e2e::{Arena, Cluster, Keys, LONG, SHORT, arena, condition, connect, on_volumes, operator, wait_for};
+use e2e::{
+    Arena, Cluster, Diary, Keys, LONG, SHORT, arena, condition, connect, on_volumes, operator, wait_for,
+};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams};
@@ -55,6 +57,7 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
         let (lost, node) = member_on_another_node_than(&cluster, &operator::pod(&client).await?).await?;
         let keys = Keys::start(&cluster).await?;
 
+        let diary = Diary::of(&cluster);
         let outage = Outage::begin(fault, &node).await?;
         let began = Instant::now();
         wait_for(&format!("{lost} on {node} to be shown as lost"), NOTICED, async || {
@@ -82,6 +85,11 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
         keys.all_there().await?;
         let list = cluster.etcd().await?;
         assert_eq!((list.voters().count(), list.learners().count()), (3, 0), "{list:?}");
+        let said = diary.entries();
+        assert!(
+            said.iter().all(|entry| entry.available.starts_with("True/")),
+            "two of three serve: {said:#?}"
+        );
         Ok(())
     })
     .await

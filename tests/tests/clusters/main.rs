@@ -5,5 +5,6 @@
 mod deleting;
 mod forming;
 mod growing;
+mod kit;
 mod replacing;
 mod resting;

@@ -1,9 +1,10 @@
 //! Members and Pods that go missing.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use e2e::{Arena, Cluster, Keys, LONG, arena, on_volumes, wait_for};
+use e2e::{Arena, Cluster, Diary, Keys, LONG, arena, on_volumes, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -59,6 +60,8 @@ async fn a_pod_deleted_by_hand_comes_back_on_its_volume() -> Result<()> {
         let victim = ids.keys().next().expect("a member").clone();
 
         let keys = Keys::start(&cluster).await?;
+        let diary = Diary::of(&cluster);
+        let began = Instant::now();
         arena.api::<Pod>().delete(&victim, &DeleteParams::default()).await?;
         wait_for("a new Pod of the same name", LONG, async || {
             let now = pod_uids(&cluster).await?;
@@ -69,6 +72,15 @@ async fn a_pod_deleted_by_hand_comes_back_on_its_volume() -> Result<()> {
         cluster.settled(3).await?;
         keys.advance().await?;
         keys.all_there().await?;
+
+        let said = diary.entries();
+        let noticed =
+            said.iter().find(|entry| entry.ready_members == 2).expect("the loss is told while it lasts");
+        eprintln!("the lost Pod was told after {:.1} s", (noticed.at - began).as_secs_f32());
+        assert!(
+            said.iter().all(|entry| entry.available.starts_with("True/")),
+            "two of three serve: {said:#?}"
+        );
 
         assert_eq!(cluster.member_ids().await?, ids, "the same members");
         let now: BTreeMap<_, _> =
