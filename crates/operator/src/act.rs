@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
-use planner::{Action, ClusterView, Release};
+use planner::{Action, ClusterView, Leaving, Release};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -78,7 +78,12 @@ impl Actor {
                     json!({ "metadata": { "uid": uid }, "spec": { "initialCluster": initial_cluster } });
                 self.patch::<EtcdMember>(view, name, &patch).await
             }
-            Action::DeleteMember { name, uid, .. } => self.delete::<EtcdMember>(view, name, uid).await,
+            Action::DeleteMember { name, uid, because } => {
+                if matches!(because, Leaving::Broken(_)) {
+                    self.confirm_loss(view, name).await?;
+                }
+                self.delete::<EtcdMember>(view, name, uid).await
+            }
             Action::GuardMember { name, uid, finalizers } => {
                 self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
             }
@@ -205,6 +210,31 @@ impl Actor {
             Err(Error::Api { source, .. }) if is_reason(&source, "NotFound") => Ok(()),
             Err(Error::Api { source, .. }) if is_reason(&source, "Conflict") => Err(Error::Stale(what)),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A last, live look before a member is given up because its Pod or volume is not there: one that has merely lost its
+    /// label is not in the cache, and holds the data all the same.
+    async fn confirm_loss(&self, view: &ClusterView, name: &str) -> Result<(), Error> {
+        let Some(member) = view.members.iter().find(|m| m.name() == name) else { return Ok(()) };
+        let (what, live) = if member.is_memory() && member.pod.is_none() {
+            let what = format!("Pod {name}");
+            let live = limited(&what, self.api::<Pod>(view).get_metadata_opt(name)).await?;
+            (what, live.map(|p| p.metadata))
+        } else if !member.is_memory() && member.volume.is_none() {
+            let claim = api::names::pvc(name);
+            let what = format!("PersistentVolumeClaim {claim}");
+            let live =
+                limited(&what, self.api::<PersistentVolumeClaim>(view).get_metadata_opt(&claim)).await?;
+            (what, live.map(|p| p.metadata))
+        } else {
+            return Ok(());
+        };
+        match live {
+            Some(live) if planner::controller_uid(&live) == Some(member.uid()) => Err(Error::Refused(
+                format!("{what} is there, but without the label {}; put it back", labels::CLUSTER),
+            )),
+            _ => Ok(()),
         }
     }
 
