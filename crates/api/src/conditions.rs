@@ -13,11 +13,11 @@ pub const DEGRADED: &str = "Degraded";
 pub const READY: &str = "Ready";
 /// EtcdMember: it runs another version than its spec says.
 pub const VERSION_DRIFTED: &str = "VersionDrifted";
-/// EtcdDefrag: whether the run may proceed.
 /// EtcdCluster: etcd has raised its NOSPACE alarm and refuses writes. Present once it has been raised.
 pub const NO_SPACE: &str = "NoSpace";
 /// EtcdCluster: etcd has raised its CORRUPT alarm. Present once it has been raised.
 pub const CORRUPT: &str = "Corrupt";
+/// EtcdDefrag: whether the run may proceed.
 pub const DEFRAG_CHECKED: &str = "DefragChecked";
 
 /// Every reason a condition of ours can carry.

@@ -10,7 +10,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use planner::{Action, ClusterView, Leaving, Release};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,7 +52,7 @@ pub struct Actor {
 impl Actor {
     pub async fn carry_out(&self, view: &ClusterView, action: &Action) -> Result<(), Error> {
         match action {
-            Action::CreateService(service) => self.create_service(view, service).await,
+            Action::CreateService(service) => self.create::<Service>(view, service).await,
             Action::RepairService { name, patch } => self.patch::<Service>(view, name, patch).await,
             Action::CreateBudget(budget) => self.create::<PodDisruptionBudget>(view, budget).await,
             Action::ResizeBudget { name, uid, min_available } => {
@@ -153,25 +153,33 @@ impl Actor {
                 self.cache.wrote(made);
                 Ok(())
             }
-            // Somebody was faster, perhaps we ourselves before a crash: the watch will show it.
-            Err(Error::Api { source, .. }) if is_reason(&source, "AlreadyExists") => Err(Error::Stale(what)),
+            Err(Error::Api { source, .. }) if is_reason(&source, "AlreadyExists") => {
+                Err(self.explain(view, object, what).await)
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// A Service of the wanted name that does not carry our label is not in the cache, so it shows only here (T21).
-    async fn create_service(&self, view: &ClusterView, service: &Service) -> Result<(), Error> {
-        let what = match self.create(view, service).await {
-            Err(Error::Stale(what)) => what,
-            done => return done,
-        };
-        let name = service.metadata.name.as_deref().unwrap_or_default();
-        let found = limited(&what, self.api::<Service>(view).get(name)).await?;
-        if planner::controller_uid(&found.metadata) == planner::controller_uid(&service.metadata) {
-            self.cache.wrote(found);
-            return Err(Error::Stale(what));
+    /// Why an object of that name is there although the cache does not have it: the cache may lag, or the object does
+    /// not carry our label, because it belongs to somebody else (T21) or because somebody took it off.
+    async fn explain<K>(&self, view: &ClusterView, object: &K, what: String) -> Error
+    where
+        K: Cached + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + std::fmt::Debug,
+    {
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        match limited(&what, self.api::<K>(view).get_metadata_opt(name)).await {
+            Ok(Some(found))
+                if planner::controller_uid(&found.metadata) != planner::controller_uid(object.meta()) =>
+            {
+                Error::Refused(format!("{what} exists and belongs to somebody else; delete or rename it"))
+            }
+            Ok(Some(found)) if !found.labels().contains_key(labels::CLUSTER) => Error::Refused(format!(
+                "{what} is there, but without the label {}; put it back",
+                labels::CLUSTER
+            )),
+            Ok(_) => Error::Stale(what),
+            Err(error) => error,
         }
-        Err(Error::Refused(format!("{what} exists and belongs to somebody else; delete or rename it")))
     }
 
     async fn patch<K>(&self, view: &ClusterView, name: &str, patch: &Value) -> Result<(), Error>

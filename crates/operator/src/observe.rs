@@ -65,11 +65,10 @@ impl Observer {
         let mut voters: Vec<(&MemberView, &Status)> = view
             .members
             .iter()
-            .filter(|m| !m.is_deleting())
             .filter_map(|m| Some((m, m.serving()?)))
             .filter(|(_, status)| !status.is_learner && status.leader != 0)
             .collect();
-        voters.sort_by_key(|(_, status)| status.member_id != status.leader);
+        voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
         let mut failure = None;
         for (member, _) in voters {
             let Some(endpoint) = endpoint(member) else { continue };

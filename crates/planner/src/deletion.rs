@@ -44,7 +44,9 @@ pub(crate) fn adopt(scene: &Scene<'_>, plan: &mut Plan) {
 pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
     for member in &scene.members {
         if member.is_deleting() {
-            if has_finalizer(member) {
+            // One at a time: the next one is judged on a list without the last one.
+            let removing = plan.actions.iter().any(|a| matches!(a, Action::RemoveFromEtcd { .. }));
+            if has_finalizer(member) && !removing {
                 remove(scene, member, plan);
             }
         } else if !has_finalizer(member) {
@@ -142,7 +144,8 @@ mod tests {
         let mut world = world(1);
         delete(world.member(0));
         let plan = world.plan();
-        assert_eq!(plan.actions, []);
+        let steps: Vec<_> = plan.actions.iter().filter_map(Action::reason).collect();
+        assert_eq!(steps, ["MemberCreated"], "somebody else has to join first");
         assert!(plan.complaint.unwrap().contains("only copy of the data"));
     }
 
@@ -252,5 +255,32 @@ mod tests {
             &world.plan().actions[..],
             [Action::ReleaseMember { because: Release::ClusterDeleted { uid: None, .. }, .. }]
         ));
+    }
+
+    #[test]
+    fn t12_a_whole_cluster_of_deleted_members_is_replaced_one_by_one() {
+        let mut world = world(3);
+        let old: Vec<_> = world.view.members.iter().map(|m| m.name().to_owned()).collect();
+        for index in 0..3 {
+            delete(world.member(index));
+        }
+        world.settle();
+        assert_eq!(world.view.members.len(), 3);
+        assert!(world.view.members.iter().all(|m| !old.contains(&m.name().to_owned())));
+        assert_eq!(
+            world.status().cluster_id.as_deref(),
+            Some("00000000000000c1"),
+            "and it is the same cluster"
+        );
+    }
+
+    #[test]
+    fn t1_two_members_are_not_removed_on_the_same_list() {
+        let mut world = world(3);
+        delete(world.member(0));
+        delete(world.member(1));
+        let removals =
+            world.plan().actions.iter().filter(|a| matches!(a, Action::RemoveFromEtcd { .. })).count();
+        assert_eq!(removals, 1);
     }
 }

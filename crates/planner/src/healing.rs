@@ -333,5 +333,7 @@ mod tests {
         assert_eq!(none.condition(api::conditions::PROGRESSING), "False/AllMembersLost");
         assert_eq!(none.condition(api::conditions::DEGRADED), "True/AllMembersLost");
         assert!(none.view.members.is_empty());
+        let later = crate::plan(&none.view, now() + SignedDuration::from_hours(1));
+        assert_eq!(later.cluster_status, none.view.cluster.as_ref().unwrap().status, "and it is said once");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
     if wanted == 0 && scene.running().next().is_none() {
         paused(scene, status);
-    } else if scene.is_formed() && is_lost(scene) {
+    } else if is_lost(scene) {
         all_lost(scene, status);
     } else if scene.is_formed() {
         formed(scene, status, ready, wanted);
@@ -76,8 +76,8 @@ fn quorum_lost(scene: &Scene<'_>, ready: usize) -> Option<String> {
 }
 
 /// T12: a formed cluster of which nothing is left that holds data. It is never bootstrapped over.
-fn is_lost(scene: &Scene<'_>) -> bool {
-    scene.members.iter().all(|m| healing::lost_data(m).is_some())
+pub(crate) fn is_lost(scene: &Scene<'_>) -> bool {
+    scene.is_formed() && scene.members.iter().all(|m| healing::lost_data(m).is_some())
 }
 
 fn all_lost(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {

@@ -119,7 +119,6 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     }
 
     network::keep(&scene, &mut plan);
-    budget::keep(&scene, &mut plan);
     deletion::adopt(&scene, &mut plan);
     deletion::remove_leaving(&scene, &mut plan);
     if scene.is_formed() {
@@ -130,5 +129,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     volume::keep(&scene, &mut plan);
     pause::end_pods(&scene, &mut plan);
     pod::keep(&scene, &mut plan);
+    // Last: a budget that can not be had must not keep a cluster from forming.
+    budget::keep(&scene, &mut plan);
     plan
 }

@@ -32,7 +32,7 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         }
         return;
     };
-    if let Some(leaving) = scene.members.iter().find(|m| m.is_deleting()) {
+    if let Some(leaving) = scene.members.iter().find(|m| m.is_deleting() && !is_last_voter(list, m)) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
@@ -53,6 +53,13 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
     } else {
         grow(scene, list, plan);
     }
+}
+
+/// The last voter can leave only after others have joined, so its leaving does not keep them out.
+fn is_last_voter(list: &Membership, member: &Assessed<'_>) -> bool {
+    let mut voters = list.voters();
+    let last = voters.next().filter(|row| row.peer_urls.contains(&member.peer_url()));
+    last.is_some() && voters.next().is_none()
 }
 
 /// Creates the next member, unless a voter is silent: a cluster that is not whole is not grown (H3).

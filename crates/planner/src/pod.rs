@@ -26,7 +26,7 @@ const NONROOT: i64 = 65532;
 const MAX_LEARNERS: usize = 8;
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
-    for member in scene.running().filter(|m| !m.is_pending()) {
+    for member in scene.members.iter().filter(|m| has_a_place(scene, m)) {
         match &member.pod {
             None if may_start(member) => {
                 let pod = desired(member, &scene.view.settings, scene.is_formed());
@@ -46,6 +46,14 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             Some(found) => relabel(member, found, plan),
         }
     }
+}
+
+/// Members that run, and those that have to leave but are still needed in etcd.
+fn has_a_place(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
+    let listed = || scene.membership().is_none_or(|list| list.by_peer_url(&member.peer_url()).is_some());
+    !member.is_pending()
+        && !member.member.spec.dormant
+        && (!member.is_deleting() || (scene.is_formed() && listed()))
 }
 
 /// A memory-backed member lives and dies with its Pod (H27); a member on a volume needs that volume.
@@ -480,5 +488,17 @@ mod tests {
         let actions = world.plan().actions;
         let [Action::CreatePod(pod)] = &actions[..] else { panic!("{actions:?}") };
         assert!(flags(pod).contains(&alone));
+    }
+
+    #[test]
+    fn t12_the_last_member_is_kept_running_while_it_waits_to_leave() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let at = api::conditions::wire_time(crate::fixtures::now());
+        let member = world.member(0);
+        member.member.metadata.deletion_timestamp = Some(at);
+        member.pod = None;
+        member.etcd = None;
+        world.view.etcd.membership = None;
+        assert!(matches!(&world.plan().actions[..], [Action::CreatePod(_)]));
     }
 }

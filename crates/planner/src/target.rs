@@ -6,6 +6,7 @@ use api::{EtcdClusterStatus, ObservedSpec, conditions, names};
 use conditions::reason;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::health;
 use crate::view::Scene;
 
 /// Brings token, target and deadline up to date. False when the target was taken anew: it has to be stored before
@@ -40,6 +41,8 @@ pub(crate) fn settle(scene: &Scene<'_>, status: &mut EtcdClusterStatus) -> bool 
             status.progress_deadline = None;
             progressing(scene, status, false, reason::RECONCILED, "actual state matches status.observed");
         }
+        // health says what there is to say; nothing here is going on.
+        (false, _, _) if health::is_lost(scene) => {}
         (false, _, true) => give_up_waiting(scene, status, &observed),
         (false, _, false) => progressing_on(scene, status, &observed),
     }
