@@ -21,7 +21,7 @@ test: ## All tests: format, lints, units, admission, end to end (needs root)
 .PHONY: check
 check: ## The quick subset: format, lints, unit tests (no root)
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features lab/acceptance -- -D warnings
 	cargo test --locked --workspace --exclude e2e
 
 .PHONY: up

@@ -8,6 +8,7 @@ use api::{EtcdCluster, EtcdClusterSpec, EtcdMember};
 use futures::FutureExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::ObjectList;
@@ -92,6 +93,7 @@ impl Arena {
             none_left("Pods", &self.list::<Pod>().await?)?;
             none_left("claims", &self.list::<PersistentVolumeClaim>().await?)?;
             none_left("Services", &self.list::<Service>().await?)?;
+            none_left("budgets", &self.list::<PodDisruptionBudget>().await?)?;
             none_left("volumes", &self.volumes().await?)
         })
         .await

@@ -2,7 +2,7 @@
 //! cut and mended, volumes have their size and grow.
 //!
 //! Needs root and takes a minute, so it runs only when asked for:
-//! `cargo test -p lab --test acceptance -- --ignored`. It uses the machine's lab, with three nodes, and leaves it up.
+//! `cargo test -p lab --features acceptance --test acceptance`. It uses the machine's lab, with three nodes, and leaves it up.
 
 // A failed step ends the test; there is nobody to report it to.
 #![allow(clippy::unwrap_used)]
@@ -123,7 +123,6 @@ spec:
 "#;
 
 #[test]
-#[ignore = "needs root and a lab of three nodes"]
 fn the_lab_keeps_its_promises() {
     lab(&["up", "--nodes", "3"]);
     lab(&["status"]);

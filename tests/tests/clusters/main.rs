@@ -5,6 +5,8 @@
 mod deleting;
 mod forming;
 mod growing;
+mod healing;
 mod kit;
 mod replacing;
 mod resting;
+mod shrinking;

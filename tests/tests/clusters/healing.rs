@@ -1,0 +1,138 @@
+//! Members that can not come back, and members that must not be given up.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::command::run;
+use e2e::{Arena, Cluster, Keys, LONG, arena, in_memory, on_volumes, wait_for};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+
+#[tokio::test]
+async fn h27_a_member_in_memory_that_loses_its_pod_is_replaced() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-cache", in_memory(3)).await?;
+        cluster.settled(3).await?;
+        let victim = newest(&cluster).await?;
+        let keys = Keys::start(&cluster).await?;
+        arena.api::<Pod>().delete(&victim, &DeleteParams::default()).await?;
+        replaced(&cluster, &victim).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t7_a_member_that_loses_its_volume_is_replaced_and_never_starts_blank() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        // The newest is the one whose own list equals the present one: etcd would let it in again, empty.
+        let victim = newest(&cluster).await?;
+        let keys = Keys::start(&cluster).await?;
+        let claim = api::names::pvc(&victim);
+        arena.api::<PersistentVolumeClaim>().delete(&claim, &DeleteParams::default()).await?;
+        arena.api::<Pod>().delete(&victim, &DeleteParams::default()).await?;
+        replaced(&cluster, &victim).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t1_a_single_member_with_broken_data_keeps_its_volume() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(1)).await?;
+        cluster.settled(1).await?;
+        let member = newest(&cluster).await?;
+        let claim = cluster.claims().await?.first().and_then(ResourceExt::uid);
+        lose_data(&arena, &member).await?;
+
+        let status = cluster.says("Available", "False/QuorumLost").await?;
+        assert_eq!(status.ready_members, 0);
+        wait_for("etcd to have crashed often enough for a replacement", LONG, async || {
+            let status = cluster.status().await?;
+            ensure!(status.broken_members == 1, "{} members count as broken", status.broken_members);
+            Ok(())
+        })
+        .await?;
+        let now = cluster.claims().await?;
+        assert_eq!(now.first().and_then(ResourceExt::uid), claim, "the only copy of the data");
+        assert!(now[0].metadata.deletion_timestamp.is_none());
+        let members = cluster.members().await?;
+        assert!(members.len() == 1 && members[0].metadata.deletion_timestamp.is_none());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn h30_a_crash_looping_seed_is_replaced() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let seed =
+            cluster.members().await?.into_iter().find(|m| m.spec.bootstrap).context("a seed")?.name_any();
+        let keys = Keys::start(&cluster).await?;
+        lose_data(&arena, &seed).await?;
+        replaced(&cluster, &seed).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t12_when_all_members_are_deleted_at_once_the_data_survives() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        let id = cluster.settled(3).await?.status.and_then(|s| s.cluster_id);
+        let old = cluster.member_ids().await?;
+        let keys = Keys::start(&cluster).await?;
+        for name in old.keys() {
+            cluster.delete_member(name).await?;
+        }
+        wait_for("all old members to go", LONG, async || {
+            let members = cluster.members().await?;
+            let left: Vec<_> =
+                members.iter().map(ResourceExt::name_any).filter(|n| old.contains_key(n)).collect();
+            ensure!(left.is_empty(), "{left:?} are still there");
+            Ok(())
+        })
+        .await?;
+        let now = cluster.settled(3).await?;
+        assert_eq!(now.status.and_then(|s| s.cluster_id), id, "the same cluster");
+        keys.advance().await?;
+        keys.all_there().await?;
+        Ok(())
+    })
+    .await
+}
+
+async fn newest(cluster: &Cluster) -> Result<String> {
+    Ok(cluster.members().await?.last().context("a member")?.name_any())
+}
+
+/// Empties a member's data directory and ends its process: it finds nothing and nobody to join.
+async fn lose_data(arena: &Arena, member: &str) -> Result<()> {
+    let namespace = arena.namespace.as_str();
+    run("lab", &["volume", "wipe", &api::names::pvc(member), "--namespace", namespace]).await?;
+    e2e::lab::kill_container(namespace, member, "etcd").await
+}
+
+async fn replaced(cluster: &Cluster, member: &str) -> Result<()> {
+    wait_for(&format!("{member} to be replaced"), LONG, async || {
+        let members = cluster.members().await?;
+        ensure!(members.iter().all(|m| m.name_any() != member), "it is still there");
+        Ok(())
+    })
+    .await?;
+    cluster.settled(3).await?;
+    let list = cluster.etcd().await?;
+    ensure!(list.members.iter().all(|m| m.name != member), "{list:?}");
+    Ok(())
+}
