@@ -168,6 +168,39 @@ impl Cluster {
         .await
     }
 
+    /// Name to UID: whose Pod is still the same?
+    pub async fn pod_uids(&self) -> Result<BTreeMap<String, Option<String>>> {
+        Ok(self.pods().await?.iter().map(|pod| (pod.name_any(), pod.uid())).collect())
+    }
+
+    /// Name to UID: whose volume is still the same?
+    pub async fn claim_uids(&self) -> Result<BTreeMap<String, Option<String>>> {
+        Ok(self.claims().await?.iter().map(|claim| (claim.name_any(), claim.uid())).collect())
+    }
+
+    /// Waits until an EtcdMember is gone for good.
+    pub async fn without(&self, member: &str) -> Result<()> {
+        wait_for(&format!("{member} to go"), LONG, async || {
+            let found = self.arena.api::<EtcdMember>().get_opt(member).await?;
+            ensure!(found.is_none(), "it is still there");
+            Ok(())
+        })
+        .await
+    }
+
+    /// etcd lists exactly the EtcdMembers there are, all of them voters.
+    pub async fn has_only_voters(&self, count: usize) -> Result<()> {
+        let list = self.etcd().await?;
+        let voters: BTreeSet<_> = list.voters().map(|voter| voter.name.clone()).collect();
+        let members: BTreeSet<_> = self.members().await?.iter().map(ResourceExt::name_any).collect();
+        ensure!(list.learners().count() == 0, "there are learners: {list:?}");
+        ensure!(
+            voters == members && voters.len() == count,
+            "etcd has {voters:?}, Kubernetes has {members:?}"
+        );
+        Ok(())
+    }
+
     /// Member name to the id in the member's status.
     pub async fn member_ids(&self) -> Result<BTreeMap<String, String>> {
         let members = self.members().await?;

@@ -48,8 +48,9 @@ impl Keys {
         .await
     }
 
-    /// Stops writing and checks that every acknowledged key is there, through every voter. Returns how many there were.
-    pub async fn all_there(self) -> Result<usize> {
+    /// Stops writing and checks that every acknowledged key is there, through every voter. Returns how many there are; can
+    /// be asked again later.
+    pub async fn all_there(&self) -> Result<usize> {
         self.writer.abort();
         let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for voter in self.cluster.voters().await? {

@@ -45,6 +45,12 @@ impl Kv {
         Ok(self.range(request).await?.into_values().next())
     }
 
+    /// What this member has by itself, whatever the others say.
+    pub async fn get_local(&self, key: &str) -> Result<Option<String>> {
+        let request = RangeRequest { key: key.into(), serializable: true, ..RangeRequest::default() };
+        Ok(self.range(request).await?.into_values().next())
+    }
+
     /// All keys with that prefix, read linearizably.
     pub async fn with_prefix(&self, prefix: &str) -> Result<BTreeMap<String, String>> {
         let mut end = prefix.as_bytes().to_vec();

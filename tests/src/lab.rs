@@ -67,6 +67,23 @@ pub async fn kill_container(namespace: &str, pod: &str, container: &str) -> Resu
     Ok(())
 }
 
+/// Overwrites parts of the largest file on a volume, or removes all files, under the feet of whoever uses it.
+pub async fn spoil(damage: Damage, namespace: &str, claim: &str) -> Result<()> {
+    let verb = match damage {
+        Damage::Corrupted => "corrupt",
+        Damage::Emptied => "wipe",
+    };
+    run("lab", &["volume", verb, claim, "--namespace", namespace]).await?;
+    Ok(())
+}
+
+/// What can happen to the files on a volume.
+#[derive(Clone, Copy, Debug)]
+pub enum Damage {
+    Corrupted,
+    Emptied,
+}
+
 /// The names of all nodes, once all of them are ready. Fails unless there are that many.
 pub async fn nodes(client: &Client, wanted: usize) -> Result<Vec<String>> {
     let api: Api<Node> = Api::all(client.clone());

@@ -83,8 +83,7 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
         assert_eq!(cluster.member_ids().await?, ids, "the same members");
         keys.advance().await?;
         keys.all_there().await?;
-        let list = cluster.etcd().await?;
-        assert_eq!((list.voters().count(), list.learners().count()), (3, 0), "{list:?}");
+        cluster.has_only_voters(3).await?;
         let said = diary.entries();
         assert!(
             said.iter().all(|entry| entry.available.starts_with("True/")),

@@ -44,7 +44,7 @@ async fn a_cluster_forms_once_however_often_the_operator_dies() -> Result<()> {
         let members = cluster.members().await?;
         let seeds: Vec<_> = members.iter().filter(|m| m.spec.bootstrap).map(ResourceExt::name_any).collect();
         assert_eq!(seeds.len(), 1, "{seeds:?}");
-        exactly(&cluster, 3).await
+        cluster.has_only_voters(3).await
     })
     .await
 }
@@ -70,7 +70,7 @@ async fn a_cluster_grows_to_its_size_and_no_further_however_often_the_operator_i
         assert_eq!(before, after);
         keys.advance().await?;
         keys.all_there().await?;
-        exactly(&cluster, 3).await
+        cluster.has_only_voters(3).await
     })
     .await
 }
@@ -85,15 +85,10 @@ async fn a_member_that_was_leaving_still_leaves_when_the_operator_dies() -> Resu
         let keys = Keys::start(&cluster).await?;
         cluster.delete_member(&victim).await?;
         operator::kill(&arena.client).await?;
-        wait_for("the member to go", LONG, async || {
-            let members = cluster.members().await?;
-            ensure!(members.iter().all(|m| m.name_any() != victim), "{victim} is still there");
-            Ok(())
-        })
-        .await?;
+        cluster.without(&victim).await?;
         cluster.settled(3).await?;
         keys.all_there().await?;
-        exactly(&cluster, 3).await
+        cluster.has_only_voters(3).await
     })
     .await
 }
@@ -109,14 +104,4 @@ async fn reach(cluster: &Cluster, what: &str, moment: fn(&Glimpse) -> bool) -> R
         Ok(())
     })
     .await
-}
-
-/// As many voters as members, no learner and no forgotten row.
-async fn exactly(cluster: &Cluster, voters: usize) -> Result<()> {
-    let list = cluster.etcd().await?;
-    let in_etcd: BTreeSet<_> = list.voters().map(|m| m.name.clone()).collect();
-    let members: BTreeSet<_> = cluster.members().await?.iter().map(ResourceExt::name_any).collect();
-    assert_eq!(in_etcd, members);
-    assert_eq!((list.voters().count(), list.learners().count()), (voters, 0), "{list:?}");
-    Ok(())
 }

@@ -22,8 +22,7 @@ async fn a_cluster_grows_from_three_to_five_under_a_writing_client() -> Result<(
 
         let cluster_id = |c: api::EtcdCluster| c.status.and_then(|status| status.cluster_id);
         assert_eq!(cluster_id(before), cluster_id(after));
-        let list = cluster.etcd().await?;
-        assert_eq!((list.voters().count(), list.learners().count()), (5, 0), "{list:?}");
+        cluster.has_only_voters(5).await?;
         let grown = cluster.member_ids().await?;
         assert!(ids.iter().all(|(name, id)| grown.get(name) == Some(id)), "{ids:?} are still in {grown:?}");
         let still: BTreeSet<_> = cluster.pods().await?.iter().filter_map(ResourceExt::uid).collect();

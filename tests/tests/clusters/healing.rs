@@ -1,7 +1,8 @@
 //! Members that can not come back, and members that must not be given up.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::command::run;
+use api::EtcdMember;
+use e2e::lab::{self, Damage};
 use e2e::{Arena, Cluster, Keys, LONG, arena, in_memory, on_volumes, wait_for};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -49,7 +50,7 @@ async fn t1_a_single_member_with_broken_data_keeps_its_volume() -> Result<()> {
         cluster.settled(1).await?;
         let member = newest(&cluster).await?;
         let claim = cluster.claims().await?.first().and_then(ResourceExt::uid);
-        lose_data(&arena, &member).await?;
+        spoil(&arena, Damage::Emptied, &member).await?;
 
         let status = cluster.says("Available", "False/QuorumLost").await?;
         assert_eq!(status.ready_members, 0);
@@ -70,18 +71,46 @@ async fn t1_a_single_member_with_broken_data_keeps_its_volume() -> Result<()> {
 }
 
 #[tokio::test]
-async fn h30_a_crash_looping_seed_is_replaced() -> Result<()> {
+async fn h30_a_seed_with_corrupt_data_is_replaced() -> Result<()> {
+    a_spoilt_seed_is_replaced(Damage::Corrupted).await
+}
+
+#[tokio::test]
+async fn h30_a_seed_with_an_emptied_volume_is_replaced_and_never_serves_nothing() -> Result<()> {
+    a_spoilt_seed_is_replaced(Damage::Emptied).await
+}
+
+async fn a_spoilt_seed_is_replaced(damage: Damage) -> Result<()> {
     arena(async |arena: Arena| {
         let cluster = arena.create("my-etcd", on_volumes(3)).await?;
         cluster.settled(3).await?;
+        cluster.voters().await?[0].put("before", "the damage").await?;
         let seed =
             cluster.members().await?.into_iter().find(|m| m.spec.bootstrap).context("a seed")?.name_any();
         let keys = Keys::start(&cluster).await?;
-        lose_data(&arena, &seed).await?;
+        spoil(&arena, damage, &seed).await?;
+
+        wait_for(&format!("{seed} to be replaced"), LONG, async || {
+            // Whoever answers for it has what was written before; no answer is fine.
+            for door in cluster.doors().await?.iter().filter(|door| door.member == seed) {
+                if let Ok(value) = door.get_local("before").await {
+                    assert_eq!(value.as_deref(), Some("the damage"), "{seed} serves an empty keyspace");
+                }
+            }
+            let found = arena.api::<EtcdMember>().get_opt(&seed).await?;
+            ensure!(found.is_none(), "it is still there");
+            Ok(())
+        })
+        .await?;
         replaced(&cluster, &seed).await?;
         keys.advance().await?;
         keys.all_there().await?;
-        Ok(())
+        wait_for("the spoilt volume to go", LONG, async || {
+            let claims = cluster.claim_uids().await?;
+            ensure!(!claims.contains_key(&api::names::pvc(&seed)), "there are {claims:?}");
+            Ok(())
+        })
+        .await
     })
     .await
 }
@@ -117,22 +146,14 @@ async fn newest(cluster: &Cluster) -> Result<String> {
     Ok(cluster.members().await?.last().context("a member")?.name_any())
 }
 
-/// Empties a member's data directory and ends its process: it finds nothing and nobody to join.
-async fn lose_data(arena: &Arena, member: &str) -> Result<()> {
-    let namespace = arena.namespace.as_str();
-    run("lab", &["volume", "wipe", &api::names::pvc(member), "--namespace", namespace]).await?;
-    e2e::lab::kill_container(namespace, member, "etcd").await
+/// Damages a member's data and ends its process: it finds out when it starts again.
+async fn spoil(arena: &Arena, damage: Damage, member: &str) -> Result<()> {
+    lab::spoil(damage, &arena.namespace, &api::names::pvc(member)).await?;
+    lab::kill_container(&arena.namespace, member, "etcd").await
 }
 
 async fn replaced(cluster: &Cluster, member: &str) -> Result<()> {
-    wait_for(&format!("{member} to be replaced"), LONG, async || {
-        let members = cluster.members().await?;
-        ensure!(members.iter().all(|m| m.name_any() != member), "it is still there");
-        Ok(())
-    })
-    .await?;
+    cluster.without(member).await?;
     cluster.settled(3).await?;
-    let list = cluster.etcd().await?;
-    ensure!(list.members.iter().all(|m| m.name != member), "{list:?}");
-    Ok(())
+    cluster.has_only_voters(3).await
 }

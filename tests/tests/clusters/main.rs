@@ -1,4 +1,4 @@
-//! The life of EtcdClusters on a real Kubernetes: they form, grow, lose members, rest and are deleted.
+//! The life of EtcdClusters on a real Kubernetes: they form, grow, shrink, sleep, lose members, rest and are deleted.
 //!
 //! The operator runs in the cluster (`make deploy`). Tests share nothing but the machine, so a few can run at a time.
 
@@ -7,6 +7,8 @@ mod forming;
 mod growing;
 mod healing;
 mod kit;
+mod losing;
 mod replacing;
 mod resting;
 mod shrinking;
+mod strangers;

@@ -1,10 +1,9 @@
 //! Members and Pods that go missing.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use e2e::{Arena, Cluster, Diary, Keys, LONG, arena, on_volumes, wait_for};
+use e2e::{Arena, Diary, Keys, LONG, arena, on_volumes, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -14,7 +13,7 @@ async fn a_deleted_member_leaves_etcd_and_another_takes_its_place() -> Result<()
     arena(async |arena: Arena| {
         let cluster = arena.create("my-etcd", on_volumes(3)).await?;
         cluster.settled(3).await?;
-        let pods = pod_uids(&cluster).await?;
+        let pods = cluster.pod_uids().await?;
         let ids = cluster.member_ids().await?;
         // The seed is no exception.
         let victim =
@@ -22,12 +21,7 @@ async fn a_deleted_member_leaves_etcd_and_another_takes_its_place() -> Result<()
 
         let keys = Keys::start(&cluster).await?;
         cluster.delete_member(&victim).await?;
-        wait_for("the member to go", LONG, async || {
-            let members = cluster.members().await?;
-            ensure!(members.iter().all(|m| m.name_any() != victim), "{victim} is still there");
-            Ok(())
-        })
-        .await?;
+        cluster.without(&victim).await?;
         cluster.settled(3).await?;
         keys.advance().await?;
         keys.all_there().await?;
@@ -35,10 +29,8 @@ async fn a_deleted_member_leaves_etcd_and_another_takes_its_place() -> Result<()
         let now = cluster.member_ids().await?;
         assert!(!now.contains_key(&victim), "the successor has a name of its own: {now:?}");
         assert!(!now.values().any(|id| *id == ids[&victim]), "and an id of its own");
-        let list = cluster.etcd().await?;
-        assert_eq!((list.voters().count(), list.learners().count()), (3, 0), "{list:?}");
-        assert!(list.members.iter().all(|m| m.name != victim), "{list:?}");
-        let now = pod_uids(&cluster).await?;
+        cluster.has_only_voters(3).await?;
+        let now = cluster.pod_uids().await?;
         for (name, uid) in pods.iter().filter(|(name, _)| **name != victim) {
             assert_eq!(now.get(name), Some(uid), "{name} was left alone");
         }
@@ -54,9 +46,8 @@ async fn a_pod_deleted_by_hand_comes_back_on_its_volume() -> Result<()> {
     arena(async |arena: Arena| {
         let cluster = arena.create("my-etcd", on_volumes(3)).await?;
         cluster.settled(3).await?;
-        let (ids, pods) = (cluster.member_ids().await?, pod_uids(&cluster).await?);
-        let claims: BTreeMap<_, _> =
-            cluster.claims().await?.iter().map(|claim| (claim.name_any(), claim.uid())).collect();
+        let (ids, pods) = (cluster.member_ids().await?, cluster.pod_uids().await?);
+        let claims = cluster.claim_uids().await?;
         let victim = ids.keys().next().expect("a member").clone();
 
         let keys = Keys::start(&cluster).await?;
@@ -64,7 +55,7 @@ async fn a_pod_deleted_by_hand_comes_back_on_its_volume() -> Result<()> {
         let began = Instant::now();
         arena.api::<Pod>().delete(&victim, &DeleteParams::default()).await?;
         wait_for("a new Pod of the same name", LONG, async || {
-            let now = pod_uids(&cluster).await?;
+            let now = cluster.pod_uids().await?;
             ensure!(now.contains_key(&victim) && now[&victim] != pods[&victim], "the Pods are {now:?}");
             Ok(())
         })
@@ -83,15 +74,8 @@ async fn a_pod_deleted_by_hand_comes_back_on_its_volume() -> Result<()> {
         );
 
         assert_eq!(cluster.member_ids().await?, ids, "the same members");
-        let now: BTreeMap<_, _> =
-            cluster.claims().await?.iter().map(|claim| (claim.name_any(), claim.uid())).collect();
-        assert_eq!(now, claims, "on the same volumes");
-        assert_eq!(cluster.etcd().await?.voters().count(), 3);
-        Ok(())
+        assert_eq!(cluster.claim_uids().await?, claims, "on the same volumes");
+        cluster.has_only_voters(3).await
     })
     .await
-}
-
-async fn pod_uids(cluster: &Cluster) -> Result<BTreeMap<String, Option<String>>> {
-    Ok(cluster.pods().await?.iter().map(|pod| (pod.name_any(), pod.uid())).collect())
 }

@@ -1,7 +1,7 @@
 //! Fewer members, down to none, and back.
 
 use anyhow::{Result, ensure};
-use e2e::{Arena, Keys, LONG, arena, condition, on_volumes, wait_for};
+use e2e::{Arena, Diary, Keys, LONG, arena, condition, on_volumes, wait_for};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -13,12 +13,13 @@ async fn t22_a_cluster_shrinks_from_five_to_three_to_one_under_a_writing_client(
         let id = cluster.settled(5).await?.status.and_then(|s| s.cluster_id);
 
         let keys = Keys::start(&cluster).await?;
+        let diary = Diary::of(&cluster);
         for replicas in [3, 1] {
             cluster.scale(replicas).await?;
             let wanted = usize::try_from(replicas)?;
             let now = cluster.settled(wanted).await?;
             assert_eq!(now.status.and_then(|s| s.cluster_id), id);
-            assert_eq!(cluster.etcd().await?.voters().count(), wanted);
+            cluster.has_only_voters(wanted).await?;
             wait_for("the volumes of those who left to go", LONG, async || {
                 let claims = cluster.claims().await?.len();
                 ensure!(claims == wanted, "there are {claims}");
@@ -28,6 +29,11 @@ async fn t22_a_cluster_shrinks_from_five_to_three_to_one_under_a_writing_client(
         }
         keys.advance().await?;
         keys.all_there().await?;
+        let said = diary.entries();
+        assert!(
+            said.iter().all(|entry| entry.available.starts_with("True/")),
+            "it served all along: {said:#?}"
+        );
         Ok(())
     })
     .await
