@@ -1,7 +1,7 @@
 //! The pool against a server that speaks etcd's protocol on a local port.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd::pb::cluster_server::{Cluster, ClusterServer};
@@ -47,7 +47,7 @@ impl Cluster for Member {
         &self,
         request: Request<pb::MemberListRequest>,
     ) -> Result<Response<pb::MemberListResponse>, Status> {
-        self.lists.lock().unwrap().push(request.get_ref().linearizable);
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).push(request.get_ref().linearizable);
         let header = Some(pb::ResponseHeader { cluster_id: 7, ..Default::default() });
         let peer_ur_ls = vec!["http://a:2380".to_owned()];
         let members = vec![pb::Member { id: 9, name: "a".into(), peer_ur_ls, ..Default::default() }];
@@ -78,23 +78,23 @@ impl Cluster for Member {
     }
 }
 
-async fn serve(member: Member) -> Endpoint {
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-    let address = listener.local_addr().unwrap();
+async fn serve(member: Member) -> std::io::Result<Endpoint> {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let address = listener.local_addr()?;
     let server = tonic::transport::Server::builder()
         .add_service(MaintenanceServer::new(member.clone()))
         .add_service(ClusterServer::new(member));
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-    Endpoint {
+    Ok(Endpoint {
         identity: "pod-uid".into(),
         address: address.to_string(),
         authority: "c-a.c.ns.svc:2379".into(),
-    }
+    })
 }
 
 #[tokio::test]
 async fn answers_become_plain_data() {
-    let at = serve(Member::default()).await;
+    let at = serve(Member::default()).await.unwrap();
     let status = Pool::default().status(&at).await.unwrap();
     assert_eq!((status.cluster_id, status.member_id, status.leader), (7, 9, 9));
     assert_eq!(status.version, "3.6.16");
@@ -103,7 +103,7 @@ async fn answers_become_plain_data() {
 #[tokio::test]
 async fn membership_is_read_linearizably() {
     let member = Member::default();
-    let at = serve(member.clone()).await;
+    let at = serve(member.clone()).await.unwrap();
     let list = Pool::default().members(&at).await.unwrap();
     assert_eq!(list.cluster_id, 7);
     assert_eq!(list.by_peer_url("http://a:2380").unwrap().name, "a");
@@ -112,13 +112,13 @@ async fn membership_is_read_linearizably() {
 
 #[tokio::test]
 async fn t3_removing_a_member_that_is_already_out_is_a_success() {
-    let at = serve(Member::default()).await;
+    let at = serve(Member::default()).await.unwrap();
     Pool::default().remove(&at, 1).await.unwrap();
 }
 
 #[tokio::test]
 async fn refusals_are_sorted_by_what_can_be_done() {
-    let at = serve(Member::default()).await;
+    let at = serve(Member::default()).await.unwrap();
     let pool = Pool::default();
     assert_eq!(pool.add_learner(&at, "http://b:2380").await.unwrap_err(), Error::Unhealthy);
     assert_eq!(pool.promote(&at, 1).await.unwrap_err(), Error::LearnerNotReady);
@@ -128,7 +128,7 @@ async fn refusals_are_sorted_by_what_can_be_done() {
 
 #[tokio::test]
 async fn t16_a_member_that_does_not_answer_costs_a_bounded_time() {
-    let at = serve(Member { silent: true, ..Member::default() }).await;
+    let at = serve(Member { silent: true, ..Member::default() }).await.unwrap();
     let began = std::time::Instant::now();
     let error = Pool::default().status(&at).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
