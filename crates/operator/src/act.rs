@@ -311,3 +311,12 @@ pub async fn limited<T>(what: &str, call: impl Future<Output = kube::Result<T>>)
 pub fn is_reason(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
+
+/// Whether the API server refuses new objects because their namespace is being deleted.
+pub fn is_terminating(error: &kube::Error) -> bool {
+    let cause = |status: &kube::core::Status| {
+        let causes = status.details.iter().flat_map(|d| &d.causes);
+        causes.into_iter().any(|c| c.reason == "NamespaceTerminating")
+    };
+    matches!(error, kube::Error::Api(status) if cause(status))
+}

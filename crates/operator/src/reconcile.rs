@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use planner::{Next, Plan};
+use planner::Next;
 use tracing::{info, warn};
 
 use crate::act::{Actor, Error};
@@ -72,14 +72,21 @@ impl Reconciler {
         }
 
         let mut failure = None;
+        let mut outcome = Outcome::default();
         for action in &plan.actions {
             match self.actor.carry_out(&view, action).await {
-                Ok(()) => self.reporter.done(key, &view, action),
-                Err(error) if action.is_optional() => self.reporter.failed(key, &view, &error),
+                Ok(()) => {
+                    outcome.progressed = true;
+                    self.reporter.done(key, &view, action);
+                }
                 Err(error) => {
                     self.reporter.failed(key, &view, &error);
-                    failure = Some(error);
-                    break;
+                    if action.is_optional() {
+                        outcome.left_out = true;
+                    } else {
+                        failure = Some(error);
+                        break;
+                    }
                 }
             }
         }
@@ -90,7 +97,7 @@ impl Reconciler {
         }
 
         self.metrics.pass(began.elapsed(), failure.is_none());
-        let again = memory.come_back(&plan, failure.as_ref());
+        let again = memory.come_back(plan.next, outcome, failure.as_ref());
         self.memory().insert(key.clone(), memory);
         Some(again)
     }
@@ -100,27 +107,38 @@ impl Reconciler {
     }
 }
 
+/// What became of a plan's actions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    /// Something was done, so there may be something to do next.
+    progressed: bool,
+    /// Something optional could not be done.
+    left_out: bool,
+}
+
 impl Memory {
-    fn come_back(&mut self, plan: &Plan, failure: Option<&Error>) -> Duration {
+    fn come_back(&mut self, next: Next, outcome: Outcome, failure: Option<&Error>) -> Duration {
+        let retry = backoff(RETRY, self.failures);
         if let Some(error) = failure {
-            let again = backoff(RETRY, self.failures);
+            let again = retry;
             self.failures += 1;
             // Somebody else changed the object: the event of that change is on its way, this is only the net below it.
             return if matches!(error, Error::Stale(_)) { again.min(Duration::from_secs(1)) } else { again };
         }
-        self.failures = 0;
-        if plan.next != Next::Soon || !plan.actions.is_empty() {
+        self.failures = if outcome.left_out { self.failures + 1 } else { 0 };
+        if next != Next::Soon || outcome.progressed {
             self.polls = 0;
         }
-        match plan.next {
+        match next {
             // Whatever was done is visible at once, so the next step can be taken at once.
+            _ if outcome.progressed => Duration::ZERO,
             Next::Now => Duration::ZERO,
-            _ if !plan.actions.is_empty() => Duration::ZERO,
             Next::Soon => {
                 let again = backoff(SOON, self.polls);
                 self.polls += 1;
                 again
             }
+            Next::AtRest if outcome.left_out => retry,
             Next::AtRest => jittered(AT_REST),
         }
     }
@@ -144,21 +162,21 @@ mod tests {
     #[test]
     fn patience_grows_and_is_lost_with_success() {
         let mut memory = Memory::default();
-        let waiting = Plan { next: Next::Soon, ..Plan::default() };
-        let first = memory.come_back(&waiting, None);
+        let wait = |memory: &mut Memory| memory.come_back(Next::Soon, Outcome::default(), None);
+        let first = wait(&mut memory);
         for _ in 0..30 {
-            memory.come_back(&waiting, None);
+            wait(&mut memory);
         }
-        let last = memory.come_back(&waiting, None);
+        let last = wait(&mut memory);
         assert!(first < Duration::from_millis(150), "{first:?}");
         assert!(last > Duration::from_secs(1) && last < Duration::from_secs(3), "{last:?}");
-        memory.come_back(&Plan::default(), None);
-        assert!(memory.come_back(&waiting, None) < Duration::from_millis(150));
+        memory.come_back(Next::AtRest, Outcome::default(), None);
+        assert!(wait(&mut memory) < Duration::from_millis(150));
     }
 
     #[test]
     fn at_rest_a_cluster_is_looked_at_twice_a_minute() {
-        let again = Memory::default().come_back(&Plan::default(), None);
+        let again = Memory::default().come_back(Next::AtRest, Outcome::default(), None);
         assert!(again > Duration::from_secs(26) && again < Duration::from_secs(34), "{again:?}");
     }
 
@@ -168,8 +186,19 @@ mod tests {
         let error = Error::Refused("no".into());
         let mut last = Duration::ZERO;
         for _ in 0..80 {
-            last = memory.come_back(&Plan::default(), Some(&error));
+            last = memory.come_back(Next::AtRest, Outcome::default(), Some(&error));
         }
         assert!(last > Duration::from_secs(20) && last < Duration::from_secs(34), "{last:?}");
+    }
+
+    #[test]
+    fn what_was_left_out_is_tried_again_without_haste() {
+        let mut memory = Memory::default();
+        let left_out = Outcome { left_out: true, progressed: false };
+        assert!(memory.come_back(Next::AtRest, left_out, None) < Duration::from_secs(1));
+        for _ in 0..80 {
+            memory.come_back(Next::AtRest, left_out, None);
+        }
+        assert!(memory.come_back(Next::AtRest, left_out, None) > Duration::from_secs(20));
     }
 }

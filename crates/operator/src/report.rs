@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::{info, warn};
 
-use crate::act::{Error, is_reason, limited};
+use crate::act::{Error, is_reason, is_terminating, limited};
 use crate::cache::{Cache, Cached, Key};
 
 /// Tells.
@@ -89,6 +89,9 @@ impl Reporter {
             Error::Etcd { source: etcd::Error::LearnerNotReady | etcd::Error::Unhealthy, .. } => {
                 info!(cluster = %key, "learner not yet promotable or addable; will retry: {error}");
             }
+            Error::Refused(about) => self.complain(key, view, about),
+            // The whole namespace goes; there is nobody left to tell.
+            Error::Api { source, .. } if is_terminating(source) => tracing::debug!(cluster = %key, "{error}"),
             _ => {
                 warn!(cluster = %key, "{error}");
                 self.announce(view, EventType::Warning, "ReconcileFailed", error.to_string(), None);

@@ -163,9 +163,15 @@ impl Action {
         }
     }
 
-    /// Whether the rest of the plan goes on when this step fails.
+    /// Whether the rest of the plan goes on when this step fails: the cluster can do without it for a while. Without the
+    /// headless Service members do not find each other, so that one is not optional.
     pub fn is_optional(&self) -> bool {
-        matches!(self, Self::MoveLeader { .. })
+        match self {
+            Self::CreateService(service) => service.spec.as_ref().is_none_or(|s| s.cluster_ip.is_none()),
+            Self::CreateBudget(_) | Self::ResizeBudget { .. } | Self::DeleteBudget { .. } => true,
+            Self::MoveLeader { .. } => true,
+            _ => false,
+        }
     }
 }
 
