@@ -3,9 +3,8 @@
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-/// Flags of every build. Changing them changes every cache key. Debug information is stripped anyway; not making it
-/// saves a seventh of the time.
-const FLAGS: [&str; 4] = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false"];
+/// Flags of every build. Changing them changes every cache key.
+const FLAGS: [&str; 3] = ["-mod=readonly", "-trimpath", "-buildvcs=false"];
 
 /// A directory below `crates/lab/tools`, compiled into the lab so that the program needs no checkout.
 #[derive(Debug)]
