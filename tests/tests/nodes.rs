@@ -2,11 +2,12 @@
 //!
 //! A node is everybody's, so these tests run one after the other, and not beside those of other files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use api::names;
+use api::{labels, names};
+use e2e::command::run;
 use e2e::lab::{Fault, Outage, nodes};
 use e2e::{
     Arena, Cluster, Diary, Keys, LONG, SHORT, arena, condition, connect, on_volumes, operator, wait_for,
@@ -92,6 +93,55 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn draining_a_node_waits_for_the_quorum() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    let client = connect().await?;
+    nodes(&client, 3).await?;
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let ids = cluster.member_ids().await?;
+        let keys = Keys::start(&cluster).await?;
+        let places: BTreeMap<_, _> =
+            cluster.pods().await?.iter().filter_map(|p| Some((node_of(p)?, p.name_any()))).collect();
+        let operator = node_of(&operator::pod(&client).await?);
+        let mut others = places.keys().filter(|node| Some(*node) != operator.as_ref());
+        let (first, second) = others.next().zip(others.next()).context("three members, three nodes")?;
+
+        let _cordons = Cordons(vec![first.clone(), second.clone()]);
+        evict(&arena, first, "60s").await?;
+        let refused = evict(&arena, second, "10s").await;
+        let refused = format!("{:#}", refused.expect_err("the second one would cost the quorum"));
+        ensure!(refused.contains("disruption budget"), "{refused}");
+        keys.advance().await?;
+
+        run("kubectl", &["uncordon", first, second]).await?;
+        cluster.settled(3).await?;
+        assert_eq!(cluster.member_ids().await?, ids, "the same members");
+        keys.all_there().await?;
+        Ok(())
+    })
+    .await
+}
+
+/// Cordons a node and evicts the members of this test from it, the way `kubectl drain` does.
+async fn evict(arena: &Arena, node: &str, limit: &str) -> Result<String> {
+    let only = format!("--pod-selector={}=my-etcd", labels::CLUSTER);
+    let timeout = format!("--timeout={limit}");
+    let drained = run("kubectl", &["drain", node, &only, &timeout, "--delete-emptydir-data"]).await;
+    drained.with_context(|| format!("members of {} on {node}", arena.namespace))
+}
+
+/// Nodes that take Pods again, at the latest when this is dropped.
+struct Cordons(Vec<String>);
+
+impl Drop for Cordons {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("kubectl").arg("uncordon").args(&self.0).output();
+    }
 }
 
 #[tokio::test]

@@ -17,13 +17,13 @@ async fn t21_a_service_of_somebody_else_is_reported_and_not_taken() -> Result<()
         });
         let theirs = services.create(&PostParams::default(), &serde_json::from_value(theirs)?).await?;
         let cluster = arena.create("my-etcd", in_memory(1)).await?;
-        wait_for("an Event that names the Service", LONG, async || {
+        wait_for("a warning that names the Service", LONG, async || {
             let events = arena.list::<Event>().await?;
-            let blocked = events.iter().find(|e| {
-                let says = e.message.as_ref().is_some_and(|m| m.contains("my-etcd-client"));
-                says && e.reason.as_deref() == Some("Blocked")
+            let warning = events.iter().find(|e| {
+                let says = e.message.as_ref().is_some_and(|m| m.contains("Service my-etcd-client"));
+                says && e.type_.as_deref() == Some("Warning")
             });
-            blocked.map(drop).context("there is none")
+            warning.map(drop).with_context(|| format!("there are {} others", events.len()))
         })
         .await?;
         let found = services.get("my-etcd-client").await?;
