@@ -46,7 +46,7 @@ env: lab ## Shell lines for kubectl, helm and KUBECONFIG: eval "$(make --silent 
 
 .PHONY: lab
 lab: ## Build the lab program
-	@cargo build --quiet --package lab
+	@cargo build --quiet --workspace --bin lab
 
 .PHONY: image
 image: ## Build the operator's binary (dist/manager) and image archive; prints the tag

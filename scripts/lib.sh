@@ -44,7 +44,9 @@ prepare() {
     fi
 }
 
-build_lab() { cargo build --quiet --package lab; }
+# Always with --workspace, here and in the tests: for a single package Cargo would pick other features of the same
+# dependencies and compile most of them again.
+build_lab() { cargo build --quiet --workspace --bin lab; }
 
 lab() { "$TARGET/debug/lab" "$@"; }
 
