@@ -146,10 +146,11 @@ async fn newest(cluster: &Cluster) -> Result<String> {
     Ok(cluster.members().await?.last().context("a member")?.name_any())
 }
 
-/// Damages a member's data and ends its process: it finds out when it starts again.
+/// Damages a member's data and deletes its Pod: it finds out when it starts again.
 async fn spoil(arena: &Arena, damage: Damage, member: &str) -> Result<()> {
     lab::spoil(damage, &arena.namespace, &api::names::pvc(member)).await?;
-    lab::kill_container(&arena.namespace, member, "etcd").await
+    arena.api::<Pod>().delete(member, &DeleteParams::default()).await?;
+    Ok(())
 }
 
 async fn replaced(cluster: &Cluster, member: &str) -> Result<()> {
