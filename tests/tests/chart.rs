@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{checkout, run, run_with_input};
-use e2e::{connect, create_namespace, operator};
+use e2e::{LONG, connect, create_namespace, operator, wait_for};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, DeleteParams, ListParams};
 
@@ -103,12 +103,14 @@ async fn the_image_weighs_at_most_25_mb() -> Result<()> {
     let pod = operator::pod(&client).await?;
     let image = pod.spec.and_then(|spec| spec.containers.into_iter().next()?.image).context("an image")?;
     let nodes: Api<Node> = Api::all(client);
-    let nodes = nodes.list(&ListParams::default()).await?;
-    let images = nodes.iter().flat_map(|n| n.status.iter().flat_map(|s| s.images.iter().flatten()));
-    let size = images
-        .filter(|i| i.names.iter().flatten().any(|name| *name == image))
-        .find_map(|i| i.size_bytes)
-        .with_context(|| format!("no node lists {image} yet"))?;
+    // Kubelets tell of new images now and then.
+    let size = wait_for("a node to list the image", LONG, async || {
+        let nodes = nodes.list(&ListParams::default()).await?;
+        let mut images = nodes.iter().flat_map(|n| n.status.iter().flat_map(|s| s.images.iter().flatten()));
+        let ours = images.find(|i| i.names.iter().flatten().any(|name| *name == image));
+        ours.and_then(|i| i.size_bytes).with_context(|| format!("no node lists {image} yet"))
+    })
+    .await?;
     assert!(size <= LIMIT, "{image} weighs {} MB", size / 1_000_000);
     Ok(())
 }
