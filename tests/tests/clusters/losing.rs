@@ -17,10 +17,12 @@ async fn a_lost_quorum_is_told_and_comes_back_with_its_pods() -> Result<()> {
         let keys = Keys::start(&cluster).await?;
         let diary = Diary::of(&cluster);
         let began = Instant::now();
-        for victim in ids.keys().take(2) {
-            arena.api::<Pod>().delete(victim, &DeleteParams::default()).await?;
-        }
         let told = wait_for("the loss of the quorum to be told", LONG, async || {
+            // Again and again, or they are back before anybody can tell.
+            for victim in ids.keys().take(2) {
+                let gone = arena.api::<Pod>().delete(victim, &DeleteParams::default().grace_period(1)).await;
+                ensure!(matches!(&gone, Ok(_) | Err(kube::Error::Api(_))), "{gone:?}");
+            }
             let said = diary.entries();
             let told = said.iter().find(|entry| entry.available == "False/QuorumLost");
             Ok(told.with_context(|| format!("it said {said:#?}"))?.at)
