@@ -37,7 +37,7 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 /// Latches the id of the cluster that the seed formed. Only an answer that names exactly the seed counts (H13).
-pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus, _plan: &mut Plan) {
+pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     if status.cluster_id.is_some() {
         return;
     }

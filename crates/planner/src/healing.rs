@@ -102,13 +102,12 @@ fn lost_node(scene: &Scene<'_>, member: &MemberView, pod: &Pod) -> Option<String
     if let Some(deadline) = &pod.metadata.deletion_timestamp {
         return waited(deadline.0).then(|| "has a Pod that does not end, its node seems gone".to_owned());
     }
-    let joined = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unschedulable = conditions.iter().find(|c| {
         c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
     })?;
     let since = unschedulable.last_transition_time.as_ref()?.0;
-    (joined && waited(since)).then(|| "has a Pod that no node can run".to_owned())
+    (member.has_joined() && waited(since)).then(|| "has a Pod that no node can run".to_owned())
 }
 
 #[cfg(test)]

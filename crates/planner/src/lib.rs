@@ -105,7 +105,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
         return plan;
     }
     let settled = target::settle(&scene, &mut status);
-    bootstrap::discover(&scene, &mut status, &mut plan);
+    bootstrap::discover(&scene, &mut status);
     health::judge(&scene, &mut status);
     alarms::judge(&scene, &mut status);
 

@@ -235,8 +235,7 @@ fn command(member: &MemberView, formed: bool) -> Vec<String> {
 /// Once a member has joined, etcd reads this only if the data directory is empty, and then the member must not come
 /// back: under its old id it would have forgotten what it voted for (T7). Alone on its list it finds nobody to join.
 fn initial_cluster(member: &MemberView) -> String {
-    let joined = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
-    if joined {
+    if member.has_joined() {
         format!("{}={}", member.name(), member.peer_url())
     } else {
         member.member.spec.initial_cluster.clone()
@@ -246,8 +245,7 @@ fn initial_cluster(member: &MemberView) -> String {
 /// `new` only for a seed that has never been part of anything (H31): a seed that lost its data must not form a second
 /// cluster with the same ids.
 fn starts_new(member: &MemberView, formed: bool) -> bool {
-    let known = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
-    member.member.spec.bootstrap && !known && !formed
+    member.member.spec.bootstrap && !member.has_joined() && !formed
 }
 
 fn max_learners_flag(version: &str) -> Option<String> {

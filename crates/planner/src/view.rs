@@ -137,7 +137,12 @@ impl MemberView {
 
     /// Created, but not yet told whom to join: it gets no volume and no Pod.
     pub fn is_pending(&self) -> bool {
-        self.member.spec.initial_cluster.is_empty()
+        self.member.spec.is_pending()
+    }
+
+    /// Whether its etcd has been part of the cluster, and so has data that must not be lost or forgotten (T7).
+    pub fn has_joined(&self) -> bool {
+        self.member.status.as_ref().is_some_and(|s| s.member_id.is_some())
     }
 
     pub fn is_memory(&self) -> bool {

@@ -17,7 +17,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.running().filter(|m| !m.is_pending() && !m.is_memory()) {
         match &member.volume {
             // T7: the member is replaced instead, if the others can do without it.
-            None if has_joined(member) => {}
+            None if member.has_joined() => {}
             None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
             // H15: mounting a stranger's volume could mix two clusters' data.
             Some(found) if !member.owns(&found.metadata) => {
@@ -32,17 +32,13 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
 pub(crate) fn is_usable(member: &MemberView) -> bool {
     match &member.volume {
         // Its Pod may be created together with the claim.
-        None => !has_joined(member),
+        None => !member.has_joined(),
         Some(found) => {
             member.owns(&found.metadata)
                 && lost_data(member).is_none()
                 && found.metadata.deletion_timestamp.is_none()
         }
     }
-}
-
-fn has_joined(member: &MemberView) -> bool {
-    member.member.status.as_ref().is_some_and(|s| s.member_id.is_some())
 }
 
 fn claim(member: &MemberView) -> PersistentVolumeClaim {
