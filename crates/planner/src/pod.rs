@@ -3,7 +3,7 @@
 
 use api::{EtcdMember, labels, metadata, names};
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, HTTPGetAction,
+    Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, HTTPGetAction, HostAlias,
     PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
     Probe, ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, Volume, VolumeMount,
     WeightedPodAffinityTerm,
@@ -105,6 +105,7 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
         spec: Some(PodSpec {
             hostname: Some(member.name().to_owned()),
             subdomain: Some(member.service_name()),
+            host_aliases: Some(vec![own_name(member)]),
             affinity: affinity(&member.member),
             topology_spread_constraints: non_empty(&spec.topology_spread_constraints),
             image_pull_secrets: non_empty(&spec.image_pull_secrets),
@@ -126,6 +127,13 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
         }),
         status: None,
     }
+}
+
+/// etcd looks up its own name before it starts and waits a second if nobody knows it yet, which is the rule: the
+/// cluster's DNS learns of a Pod only when it runs. So the Pod knows its own name by itself.
+fn own_name(member: &MemberView) -> HostAlias {
+    let name = names::dns_name(member.name(), &member.service_name(), member.namespace());
+    HostAlias { ip: "127.0.0.1".to_owned(), hostnames: Some(vec![name]) }
 }
 
 fn container(member: &MemberView, settings: &Settings, formed: bool) -> Container {
