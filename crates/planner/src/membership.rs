@@ -2,8 +2,9 @@
 //! the other, and get their votes at the end.
 //!
 //! Join first, promote last: after a promotion etcd refuses the next add until the new voter has been connected for
-//! five seconds, so promoting in between would cost five seconds a member. Two joiners never start at the same moment:
-//! each would wait for the other's version before it serves.
+//! five seconds, so promoting in between would cost five seconds a member. The next joiner is added only when the last
+//! one has started: whoever starts resolves the name of every other member and asks for its version before it serves,
+//! and one that is listed but not there yet costs many seconds.
 
 use etcd::Membership;
 use jiff::SignedDuration;
