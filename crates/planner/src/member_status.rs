@@ -45,8 +45,8 @@ pub(crate) fn assess(
     }
     if let Some(claim) = member.volume.as_ref().filter(|v| member.owns(&v.metadata)) {
         status.pvc_name = Some(names::pvc(member.name()));
-        // T7: fixed once there is data on it.
-        if status.pvc_uid.is_none() || status.member_id.is_none() {
+        // T7: fixed once it is known that there is data on it. Until then the claim that is there is the one it runs on.
+        if status.pvc_uid.is_none() || !member.has_joined() {
             status.pvc_uid = claim.metadata.uid.clone();
         }
     }
@@ -192,6 +192,16 @@ mod tests {
             status.leader = 1;
         }
         assert_eq!(ready(&world).0, "PodNotReady", "learners serve nobody");
+    }
+
+    #[test]
+    fn t7_the_claim_a_member_joins_on_is_its_own_whatever_was_there_before() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let status = world.member(0).member.status.as_mut().unwrap();
+        status.member_id = None;
+        status.pvc_uid = Some("lost before the first start".into());
+        let claim = world.member(0).volume.as_ref().unwrap().metadata.uid.clone();
+        assert_eq!(status_of(&world, 0).pvc_uid, claim);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use etcd::Membership;
 use jiff::SignedDuration;
 
 use crate::command::{self, max_learners};
+use crate::disruption::{Verdict, may_remove};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
 
@@ -37,23 +38,36 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
+        // One that may not leave yet is not in flight, and perhaps it is a broken member that it waits for.
+        let row = leaving.row_in(list);
+        if row.is_some_and(|row| matches!(may_remove(scene, list, row.id), Verdict::Wait(_))) {
+            healing::replace_broken(scene, list, plan);
+        }
         return;
     }
     if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
         return;
     }
+    let is_full = list.learners().count() >= max_learners(scene);
     if present > wanted {
         shrink::shrink(scene, list, plan);
-    } else if let Some(pending) = scene.running().find(|m| m.is_pending()) {
+    } else if let Some(pending) = next_pending(scene, list, is_full) {
         // H5: what was begun is finished first. A learner whose Pod can not start yet can never be promoted.
         complete(list, pending, plan);
-    } else if let Some(starting) = scene.running().find(|m| !has_started(list, m)) {
+    } else if let Some(starting) = scene.running().find(|m| !m.is_pending() && !has_started(list, m)) {
         await_start(scene, list, starting, plan);
-    } else if present == wanted || list.learners().count() >= max_learners(scene) {
+    } else if present == wanted || is_full {
         promote(scene, list, plan);
     } else {
         grow(scene, list, plan);
     }
+}
+
+/// The pending member that can be helped now: one that etcd has already, or one that it has room for.
+fn next_pending<'s, 'a>(scene: &'s Scene<'a>, list: &Membership, is_full: bool) -> Option<&'s Assessed<'a>> {
+    let mut pending = scene.running().filter(|m| m.is_pending());
+    let listed = scene.running().find(|m| m.is_pending() && m.row_in(list).is_some());
+    listed.or_else(|| pending.next().filter(|_| !is_full))
 }
 
 /// The last voter can leave only after others have joined, so its leaving does not keep them out.
@@ -132,10 +146,22 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     for learner in list.learners() {
         let Some(member) = scene.member_of(learner) else { continue };
         if member.serving().is_some() && !member.is_deleting() {
-            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+            if may_vote(member) {
+                plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+            } else {
+                plan.look_again(Next::Now);
+            }
         }
         plan.look_again(Next::Soon);
     }
+}
+
+/// T7: a voter must not come back without its data, so whatever keeps it from that is in place before it votes: its
+/// status says that it has joined, and its Pod can not begin anew. Should the operator die in between, nothing is lost.
+fn may_vote(member: &Assessed<'_>) -> bool {
+    let begins_anew =
+        member.living_pod().is_some_and(|pod| command::may_begin_anew(pod, &command::alone(member)));
+    member.has_joined() && !begins_anew
 }
 
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
@@ -293,6 +319,50 @@ mod tests {
         let long_ago = now() - SignedDuration::from_secs(60);
         world.member(2).member.metadata.creation_timestamp = Some(api::conditions::wire_time(long_ago));
         assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
+    }
+
+    #[test]
+    fn t7_a_learner_votes_only_after_it_is_known_to_have_joined() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        world.member(2).member.status.as_mut().unwrap().member_id = None;
+        let plan = world.plan();
+        assert!(!steps(&plan.actions).contains(&"LearnerPromoted"));
+        assert_eq!(plan.next, Next::Now);
+        world.pass();
+        assert!(steps(&world.pass()).contains(&"LearnerPromoted"));
+    }
+
+    #[test]
+    fn h11_a_member_that_may_not_leave_does_not_keep_a_broken_one() {
+        let mut world = settled(3);
+        let crashed = world.member(0);
+        let name = crashed.name().to_owned();
+        crashed.etcd = Some(Err(etcd::Error::Unreachable { member: name.clone() }));
+        let pod = crashed.pod.as_mut().unwrap();
+        crate::fixtures::unready(pod);
+        pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].restart_count = 5;
+        let at = Some(api::conditions::wire_time(now()));
+        world.member(1).member.metadata.deletion_timestamp = at;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [Action::DeleteMember { name: n, .. }] if *n == name), "{actions:?}");
+    }
+
+    #[test]
+    fn two_pending_members_and_room_for_one_learner_end_as_two_voters() {
+        let mut world = settled(1);
+        let command =
+            world.member(0).pod.as_mut().unwrap().spec.as_mut().unwrap().containers[0].command.as_mut();
+        command.unwrap().retain(|flag| !flag.contains("max-learners"));
+        scale(&mut world, 3);
+        world.pass();
+        // A creation that was given up, and landed after all.
+        let mut late = world.member(1).clone();
+        late.member.metadata.name = Some("c-late".into());
+        late.member.metadata.uid = Some("uid-late".into());
+        world.view.members.push(late);
+        world.settle();
+        assert_eq!(world.rows().iter().filter(|row| !row.is_learner).count(), 3);
     }
 
     #[test]
