@@ -16,8 +16,17 @@ use crate::report::Reporter;
 
 /// etcd has no event for its own health.
 const AT_REST: Duration = Duration::from_secs(30);
-const SOON: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+const SOON: Backoff =
+    Backoff { first: Duration::from_millis(100), most: Duration::from_secs(5), growth: 1.1 };
+const RETRY: Backoff =
+    Backoff { first: Duration::from_millis(100), most: Duration::from_secs(30), growth: 1.3 };
+
+/// How long to wait before the next try. A growth of 1.1 means: a tenth of what has been waited already.
+struct Backoff {
+    first: Duration,
+    most: Duration,
+    growth: f64,
+}
 
 /// The four steps.
 pub struct Reconciler {
@@ -118,7 +127,7 @@ struct Outcome {
 
 impl Memory {
     fn come_back(&mut self, next: Next, outcome: Outcome, failure: Option<&Error>) -> Duration {
-        let retry = backoff(RETRY, self.failures);
+        let retry = RETRY.after(self.failures);
         if let Some(error) = failure {
             let again = retry;
             self.failures += 1;
@@ -134,7 +143,7 @@ impl Memory {
             _ if outcome.progressed => Duration::ZERO,
             Next::Now => Duration::ZERO,
             Next::Soon => {
-                let again = backoff(SOON, self.polls);
+                let again = SOON.after(self.polls);
                 self.polls += 1;
                 again
             }
@@ -144,10 +153,11 @@ impl Memory {
     }
 }
 
-fn backoff((first, most): (Duration, Duration), tries: u32) -> Duration {
-    // Slow growth at first: what is waited for is usually a moment away.
-    let factor = 1.3_f64.powi(i32::try_from(tries.min(60)).unwrap_or(60));
-    jittered(first.mul_f64(factor).min(most))
+impl Backoff {
+    fn after(&self, tries: u32) -> Duration {
+        let factor = self.growth.powi(i32::try_from(tries.min(100)).unwrap_or(100));
+        jittered(self.first.mul_f64(factor).min(self.most))
+    }
 }
 
 /// Spread by a tenth, so that a thousand clusters do not ask at the same moment.
@@ -164,12 +174,12 @@ mod tests {
         let mut memory = Memory::default();
         let wait = |memory: &mut Memory| memory.come_back(Next::Soon, Outcome::default(), None);
         let first = wait(&mut memory);
-        for _ in 0..30 {
+        for _ in 0..60 {
             wait(&mut memory);
         }
         let last = wait(&mut memory);
         assert!(first < Duration::from_millis(150), "{first:?}");
-        assert!(last > Duration::from_secs(1) && last < Duration::from_secs(3), "{last:?}");
+        assert!(last > Duration::from_secs(4) && last < Duration::from_secs(6), "{last:?}");
         memory.come_back(Next::AtRest, Outcome::default(), None);
         assert!(wait(&mut memory) < Duration::from_millis(150));
     }

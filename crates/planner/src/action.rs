@@ -79,6 +79,13 @@ pub enum Action {
         uid: String,
         voter: bool,
     },
+    /// Tells the first Pod of a member that has joined how etcd has to start from now on: as a member that exists and
+    /// knows nobody, so that it can not begin anew with an empty directory.
+    SettlePod {
+        name: String,
+        uid: String,
+        initial_cluster: String,
+    },
     /// Adds a member to etcd, without a vote.
     AddLearner {
         member: String,
@@ -213,6 +220,7 @@ impl fmt::Display for Action {
             Self::DeletePod { name, .. } => write!(f, "deleted Pod {name}"),
             Self::LabelPod { name, voter: true, .. } => write!(f, "Pod {name} is labelled as a voter"),
             Self::LabelPod { name, .. } => write!(f, "Pod {name} is no longer labelled as a voter"),
+            Self::SettlePod { name, .. } => write!(f, "Pod {name} will not start anew without its data"),
             Self::AddLearner { member, .. } => write!(f, "added member {member} as learner"),
             Self::Promote { member, .. } => write!(f, "promoted learner {member}"),
             Self::MoveLeader { from, to, .. } => write!(f, "moved leadership from {from} to {to}"),

@@ -8,7 +8,7 @@
 use etcd::Membership;
 use jiff::SignedDuration;
 
-use crate::pod::{etcd_container, max_learners};
+use crate::command::{self, max_learners};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
 
@@ -103,9 +103,7 @@ fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
     if list.by_peer_url(&starting.peer_url()).is_none() || spec.initial_cluster != present {
         complete(list, starting, plan);
     } else if let Some(pod) = starting.living_pod() {
-        let flag = format!("--initial-cluster={present}");
-        let command = etcd_container(pod).and_then(|c| c.command.as_ref());
-        if command.is_some_and(|command| !command.contains(&flag)) {
+        if command::initial_cluster(pod).is_some_and(|list| list != present) {
             let uid = pod.metadata.uid.clone().unwrap_or_default();
             plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
         }
@@ -155,6 +153,7 @@ mod tests {
     use crate::MemberView;
     use crate::fixtures::{World, now};
     use api::EtcdCluster;
+    use kube::ResourceExt as _;
 
     fn steps(actions: &[Action]) -> Vec<&'static str> {
         actions.iter().filter_map(Action::reason).collect()
@@ -322,10 +321,8 @@ mod tests {
         );
 
         world.member(2).member.spec.initial_cluster = current;
-        let pod = world.member(2).pod.as_mut().unwrap().spec.as_mut().unwrap();
-        let command = pod.containers[0].command.as_mut().unwrap();
-        *command.iter_mut().find(|f| f.starts_with("--initial-cluster=")).unwrap() =
-            "--initial-cluster=stale".into();
+        let pod = world.member(2).pod.as_mut().unwrap();
+        pod.annotations_mut().insert(api::labels::annotation::INITIAL_CLUSTER.into(), "stale".into());
         let actions = world.plan().actions;
         assert!(actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
     }
