@@ -2,12 +2,13 @@
 //! pauses when etcd ends, and ends when its object is deleted. All of it takes time, and none of it happens on a node
 //! that is dead.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use serde_json::{Value, json};
 
 use super::agenda::{Event, PodEvent};
-use super::{CLAIM, POD, World, wire};
+use super::{NAMESPACE, World, wire};
 use crate::Millis;
+use crate::apiserver::kind::{CLAIM, POD};
 use crate::etcd::{DiskId, Flags, ProcessId};
 use crate::script::{MINUTE, SECOND};
 
@@ -43,6 +44,8 @@ pub struct PodRun {
     /// The claim it mounts; none for memory.
     pub claim: Option<String>,
     pub command: Vec<String>,
+    /// Variables of the container that come from annotations: name and annotation.
+    pub environment: Vec<(String, String)>,
     pub node: Option<usize>,
     pub ip: Option<String>,
     pub process: Option<ProcessId>,
@@ -66,12 +69,14 @@ impl PodRun {
         let spec = pod.spec.as_ref()?;
         let claim = spec.volumes.iter().flatten().find_map(|v| v.persistent_volume_claim.as_ref());
         let labels = pod.metadata.labels.as_ref();
+        let container = planner::etcd_container(pod)?;
         Some(Self {
             uid: pod.metadata.uid.clone()?,
             name: pod.metadata.name.clone()?,
             cluster: labels.and_then(|l| l.get(api::labels::CLUSTER)).cloned().unwrap_or_default(),
             claim: claim.map(|c| c.claim_name.clone()),
-            command: planner::etcd_container(pod)?.command.clone().unwrap_or_default(),
+            command: container.command.clone().unwrap_or_default(),
+            environment: container.env.iter().flatten().filter_map(from_annotation).collect(),
             node: None,
             ip: None,
             process: None,
@@ -92,6 +97,13 @@ impl PodRun {
     pub fn is_memory(&self) -> bool {
         self.claim.is_none()
     }
+}
+
+/// `metadata.annotations['…']`, which the kubelet looks up at every start.
+fn from_annotation(variable: &EnvVar) -> Option<(String, String)> {
+    let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
+    let key = path.strip_prefix("metadata.annotations['")?.strip_suffix("']")?;
+    Some((variable.name.clone(), key.to_owned()))
 }
 
 impl World {
@@ -147,7 +159,7 @@ impl World {
         let mut bound_to = None;
         let mut disk = DiskId(uid.to_owned());
         if let Some(claim) = &claim {
-            let Some(object) = self.object(&CLAIM, claim) else { return again(self) };
+            let Some(object) = self.object(CLAIM, claim) else { return again(self) };
             if object["metadata"]["deletionTimestamp"].is_string() {
                 return again(self);
             }
@@ -169,6 +181,10 @@ impl World {
         if claim.is_some() {
             self.mount(&disk, node);
         }
+        let host = self.nodes[node].name.clone();
+        if let Some(name) = self.pods.get(uid).map(|p| p.name.clone()) {
+            let _ = self.api().bind(self.now, NAMESPACE, &name, &host);
+        }
         self.write_pod_status(uid);
         let at = self.now + self.within(300, self.temper.slowest_start);
         self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
@@ -187,7 +203,7 @@ impl World {
             self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
             return;
         }
-        let flags = match Flags::parse(&pod.command) {
+        let flags = match Flags::parse(&self.command_line(pod)) {
             Ok(flags) => flags,
             Err(why) => {
                 self.broken_model = Some(format!("a Pod's command line can not be read: {why}"));
@@ -200,7 +216,7 @@ impl World {
             let pod = &w.pods[uid];
             format!("kubelet starts {} on {host} (restart {}, {:?})", pod.name, pod.restarts, flags.initial_cluster_state)
         });
-        self.started_with(uid, &flags, &disk);
+        self.starts_on(&disk);
         self.etcds.start(self.now, process.clone(), &host, flags, disk);
         if let Some(pod) = self.pods.get_mut(uid) {
             pod.process = Some(process);
@@ -213,6 +229,31 @@ impl World {
         self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Probe));
     }
 
+    /// The command with its variables filled in as they are now.
+    fn command_line(&self, pod: &PodRun) -> Vec<String> {
+        let object = self.object(POD, &pod.name);
+        let annotation = |key: &str| {
+            let value = object.as_ref().and_then(|o| o["metadata"]["annotations"].get(key)?.as_str().map(str::to_owned));
+            value.unwrap_or_default()
+        };
+        let filled = |flag: &String| {
+            let fill = |flag: String, (name, key): &(String, String)| flag.replace(&format!("$({name})"), &annotation(key));
+            pod.environment.iter().fold(flag.clone(), fill)
+        };
+        pod.command.iter().map(filled).collect()
+    }
+
+    /// A container that ended with its machine counts as restarted.
+    pub(super) fn restart_counted(&mut self, uid: &str) {
+        if let Some(pod) = self.pods.get_mut(uid)
+            && pod.stage == Stage::Backoff
+        {
+            pod.restarts += 1;
+            pod.ready = false;
+        }
+        self.write_pod_status(uid);
+    }
+
     fn probe(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Running && !p.object_gone) else { return };
         let (Some(node), Some(process)) = (pod.node, pod.process.clone()) else { return };
@@ -220,7 +261,7 @@ impl World {
         if !self.nodes[node].is_reachable() {
             return;
         }
-        let healthy = self.etcds.healthy(&process);
+        let healthy = self.etcds.healthy_excluding_no_space(&process);
         let Some(pod) = self.pods.get_mut(uid) else { return };
         pod.failed_probes = if healthy { 0 } else { pod.failed_probes + 1 };
         let ready = healthy || (pod.ready && pod.failed_probes < PROBE_FAILURES);
@@ -243,7 +284,7 @@ impl World {
         if object_gone {
             self.forget_pod(uid);
         } else {
-            self.delete_object(&POD, &name, Some(uid), None, true);
+            self.delete_object(POD, &name, Some(uid), None, true);
         }
     }
 
@@ -350,7 +391,7 @@ impl World {
                 "image": "", "imageID": "", "state": state,
             }],
         });
-        self.patch_status(&POD, &name, &json!({ "metadata": { "uid": uid }, "status": status }));
+        self.patch_status(POD, &name, &json!({ "metadata": { "uid": uid }, "status": status }));
     }
 
     fn new_address(&mut self) -> String {

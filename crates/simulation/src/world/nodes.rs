@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::agenda::{Event, PodEvent};
 use super::kubelet::Stage;
-use super::{POD, World, name_of};
+use super::{World, name_of};
+use crate::apiserver::Kind;
+use crate::apiserver::kind::POD;
 use crate::etcd::DiskId;
 use crate::script::SECOND;
 
@@ -83,10 +85,10 @@ impl World {
             let Some(pod) = self.pods.get(&uid) else { continue };
             if pod.terminating || pod.object_gone {
                 self.agenda.put(at, Event::Pod(uid, PodEvent::Terminate));
-            } else if rebooted && pod.is_memory() {
-                // tmpfs is empty after a reboot. The kubelet would start the container again, in the same Pod.
-                self.end_pod(&uid, "Rebooted");
-            } else if rebooted && pod.stage == Stage::Backoff {
+            } else if rebooted && matches!(pod.stage, Stage::Backoff | Stage::Starting) {
+                // tmpfs is empty after a reboot, and the kubelet starts the container again, in the same Pod.
+                self.lose_memory(&uid);
+                self.restart_counted(&uid);
                 self.agenda.put(at, Event::Pod(uid, PodEvent::Start));
             } else {
                 self.agenda.put(at, Event::Pod(uid, PodEvent::Probe));
@@ -137,12 +139,12 @@ impl World {
         for uid in doomed {
             let Some(name) = self.pods.get(&uid).map(|p| p.name.clone()) else { continue };
             self.note(|_| format!("Pod {name} is deleted, its node is silent"));
-            self.delete_object(&POD, &name, Some(&uid), None, false);
+            self.delete_object(POD, &name, Some(&uid), None, false);
         }
         // The Pod garbage collector ends what is bound to a node that does not exist.
         for uid in self.lost_pods() {
             if let Some(name) = self.pods.get(&uid).map(|p| p.name.clone()) {
-                self.delete_object(&POD, &name, Some(&uid), None, true);
+                self.delete_object(POD, &name, Some(&uid), None, true);
             }
         }
     }
@@ -227,11 +229,11 @@ impl World {
         }]);
         self.note(|_| format!("Pod {name} fits no node"));
         let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Pending", "conditions": condition } });
-        self.patch_status(&POD, &name, &patch);
+        self.patch_status(POD, &name, &patch);
     }
 
     /// The name of a random object of a kind, for an incident.
-    pub(super) fn picked(&self, kind: &crate::apiserver::Kind, pick: usize) -> Option<String> {
+    pub(super) fn picked(&self, kind: Kind, pick: usize) -> Option<String> {
         let all = self.objects(kind);
         (!all.is_empty()).then(|| name_of(&all[pick % all.len()]))
     }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::agenda::Event;
 use super::kubelet::Stage;
-use super::{CLAIM, World, name_of, uid_of};
+use super::{World, name_of, uid_of};
 use crate::Millis;
-use crate::etcd::{DiskId, Flags};
+use crate::apiserver::kind::CLAIM;
+use crate::etcd::DiskId;
 
 /// Keeps a claim while Pods use it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -22,8 +23,6 @@ pub struct Disk {
     pub bound_at: Option<Millis>,
     /// Destroyed, blank or unreachable for ever.
     pub lost: bool,
-    /// The cluster object (UID) whose data are on it.
-    pub cluster: String,
 }
 
 impl World {
@@ -33,7 +32,7 @@ impl World {
         let disk = Disk { claim: name.clone(), ..Disk::default() };
         self.disks.insert(DiskId(uid.clone()), disk);
         // What the admission plugin does to every claim.
-        self.patch_object(&CLAIM, &name, &json!({ "metadata": { "uid": uid, "finalizers": [PROTECTION] } }));
+        self.patch_object(CLAIM, &name, &json!({ "metadata": { "uid": uid, "finalizers": [PROTECTION] } }));
         let at = self.now + self.within(50, self.temper.slowest_bind);
         self.agenda.put(at, Event::Bind(uid));
     }
@@ -44,13 +43,13 @@ impl World {
         disk.bound_at = Some(now);
         let name = disk.claim.clone();
         let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Bound" } });
-        self.patch_status(&CLAIM, &name, &patch);
+        self.patch_status(CLAIM, &name, &patch);
     }
 
     /// A claim is deleted: it goes when no Pod uses it any more.
     pub(super) fn release_claims(&mut self) {
         let deleted: Vec<(String, String)> = self
-            .objects(&CLAIM)
+            .objects(CLAIM)
             .iter()
             .filter(|c| c["metadata"]["deletionTimestamp"].is_string() && c["metadata"]["finalizers"].is_array())
             .map(|c| (name_of(c), uid_of(c)))
@@ -60,17 +59,16 @@ impl World {
                 !p.object_gone && p.stage != Stage::Ended && p.claim.as_deref() == Some(name.as_str())
             });
             if !used {
-                self.patch_object(&CLAIM, &name, &json!({ "metadata": { "uid": uid, "finalizers": null } }));
+                self.patch_object(CLAIM, &name, &json!({ "metadata": { "uid": uid, "finalizers": null } }));
             }
         }
     }
 
     /// A claim is gone, and its disk with it.
-    pub(super) fn claim_disappears(&mut self, uid: &str) {
-        let disk = DiskId(uid.to_owned());
-        self.judge_deleted_volume(&disk);
-        self.lose_disk(&disk, "its claim is gone");
-        self.etcds.forget_disk(&disk);
+    pub(super) fn claim_disappears(&mut self, claim: &Value) {
+        let owners = claim["metadata"]["ownerReferences"].as_array();
+        let owner = owners.and_then(|o| o.first()).and_then(|o| o["uid"].as_str()).unwrap_or_default().to_owned();
+        self.destroy_claim(&DiskId(uid_of(claim)), &owner);
     }
 
     pub(super) fn mount(&mut self, disk: &DiskId, node: usize) {
@@ -91,26 +89,19 @@ impl World {
         self.pods.values().any(|p| p.uid != uid && p.process.is_some() && p.disk.as_ref() == Some(disk))
     }
 
-    /// etcd is about to use a disk: from now on it holds data of that cluster.
-    pub(super) fn started_with(&mut self, uid: &str, flags: &Flags, disk: &DiskId) {
-        let cluster = self.cluster_of_token(&flags.token);
-        let memory = self.pods.get(uid).is_some_and(super::kubelet::PodRun::is_memory);
-        let entry = self.disks.entry(disk.clone()).or_default();
-        if memory {
-            entry.claim.clear();
-        }
-        entry.cluster = cluster;
+    /// etcd is about to use a disk.
+    pub(super) fn starts_on(&mut self, disk: &DiskId) {
+        // Whatever was on it before is gone; what comes now counts again.
+        self.disks.entry(disk.clone()).or_default().lost = false;
     }
 
-    /// Data are gone through no doing of the operator's (which is judged elsewhere).
+    /// Data are gone.
     pub(super) fn lose_disk(&mut self, disk: &DiskId, why: &str) {
         let Some(known) = self.disks.get_mut(disk) else { return };
         if std::mem::replace(&mut known.lost, true) {
             return;
         }
-        let cluster = known.cluster.clone();
         self.note(|_| format!("disk {} is lost: {why}", disk.0));
-        self.count_losses(&cluster, disk);
         self.etcds.wipe(disk);
     }
 }
