@@ -1,0 +1,1 @@
+//! What the model owes to etcd, fact by fact.
