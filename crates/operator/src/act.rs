@@ -139,7 +139,7 @@ impl Actor {
             }
             Action::RemoveFromEtcd { id, .. } => {
                 let done = self.etcd.remove(&speaker(view)?, *id).await;
-                done.map_err(failed("removing a member"))
+                done.map_err(failed("failed to remove member from etcd, will retry"))
             }
             Action::RemoveOrphan { member, id } => {
                 self.confirm_absent(view, member).await?;

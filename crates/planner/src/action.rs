@@ -199,7 +199,9 @@ impl fmt::Display for Action {
             }
             Self::CreateMember(m) => write!(f, "scaling up: created member {}", name(&m.metadata)),
             Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
-            Self::WireMember { name, .. } => write!(f, "member {name} knows whom to join"),
+            Self::WireMember { name, .. } => {
+                write!(f, "completing pending scale-up member {name}: it knows whom to join")
+            }
             Self::DeleteMember { name, because: Leaving::Surplus, .. } => {
                 write!(f, "scaling down: member {name} leaves")
             }

@@ -29,7 +29,7 @@ pub(crate) fn line(member: &MemberView, formed: bool) -> Vec<String> {
         "etcd".to_owned(),
         format!("--name={name}"),
         format!("--data-dir={}", data_dir(&member.member)),
-        format!("--listen-peer-urls=http://0.0.0.0:{}", names::PEER_PORT),
+        format!("--listen-peer-urls={}://0.0.0.0:{}", names::scheme(spec.peer_tls()), names::PEER_PORT),
         format!("--listen-client-urls=http://0.0.0.0:{}", names::CLIENT_PORT),
         format!("--advertise-client-urls={}", names::client_url(false, name, &service, namespace)),
         format!("--initial-advertise-peer-urls={}", member.peer_url()),
@@ -45,6 +45,9 @@ pub(crate) fn line(member: &MemberView, formed: bool) -> Vec<String> {
         let retention = options.auto_compaction_retention.as_ref();
         command.extend(retention.map(|r| format!("--auto-compaction-retention={r}")));
         command.extend(options.snapshot_count.map(|n| format!("--snapshot-count={n}")));
+    }
+    if spec.tls.as_ref().is_some_and(|tls| tls.peer_auto_tls) {
+        command.push("--peer-auto-tls".to_owned());
     }
     command.extend(max_learners_flag(&spec.version));
     command

@@ -18,7 +18,7 @@ pub(crate) fn assess(
     status.selector = Some(labels::member_selector(&spec.cluster_name, member.name()));
 
     let list = view.etcd.membership.as_ref().map(|seen| &seen.fact);
-    if let Some(row) = list.and_then(|l| l.by_peer_url(&member.peer_url())) {
+    if let Some(row) = list.and_then(|list| member.row_in(list)) {
         // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7).
         if !row.name.is_empty() || member.serving().is_some() {
             status.member_id = Some(ids::format(row.id));
@@ -89,7 +89,8 @@ fn readiness(member: &MemberView, id_known: bool, voter: bool) -> Result<(), (&'
     if member.living_pod().is_none() {
         return Err((reason::POD_NOT_READY, "the Pod is terminating".to_owned()));
     }
-    if !is_pod_ready(pod) && !(voter && serves_unprobed(member, pod)) {
+    let ready = is_pod_ready(pod) || (voter && serves_unprobed(member, pod));
+    if !ready {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending");
         return Err((reason::POD_NOT_READY, format!("pod phase: {phase}")));
     }

@@ -58,13 +58,13 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
 /// The last voter can leave only after others have joined, so its leaving does not keep them out.
 fn is_last_voter(list: &Membership, member: &Assessed<'_>) -> bool {
     let mut voters = list.voters();
-    let last = voters.next().filter(|row| row.peer_urls.contains(&member.peer_url()));
+    let last = voters.next().filter(|row| member.stands_for(row));
     last.is_some() && voters.next().is_none()
 }
 
 /// Creates the next member, unless a voter is silent: a cluster that is not whole is not grown (H3).
 fn grow(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
-    let silent = |row: &&etcd::Member| scene.by_peer_url(row).is_none_or(|m| m.serving().is_none());
+    let silent = |row: &&etcd::Member| scene.member_of(row).is_none_or(|m| m.serving().is_none());
     if let Some(silent) = list.voters().find(silent) {
         let name = &silent.name;
         plan.wait_for(format!(
@@ -100,21 +100,21 @@ fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
         return;
     }
     let present = joiner::initial_cluster(list);
-    if list.by_peer_url(&starting.peer_url()).is_none() || spec.initial_cluster != present {
+    if starting.row_in(list).is_none() || spec.initial_cluster != present {
         complete(list, starting, plan);
-    } else if let Some(pod) = starting.living_pod() {
-        if command::initial_cluster(pod).is_some_and(|list| list != present) {
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
-        }
+    } else if let Some(pod) = starting.living_pod()
+        && command::initial_cluster(pod).is_some_and(|list| list != present)
+    {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
     }
 }
 
 /// Brings a pending member into etcd and tells it whom to join. Safe to repeat after a crash at any point.
 fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
-    let peer_url = pending.peer_url();
-    if list.by_peer_url(&peer_url).is_none() {
-        plan.act(Action::AddLearner { member: pending.name().to_owned(), peer_url });
+    if pending.row_in(list).is_none() {
+        let (member, peer_url) = (pending.name().to_owned(), pending.peer_url());
+        plan.act(Action::AddLearner { member, peer_url });
         // The list that the member joins has to be read again, linearizably.
         plan.look_again(Next::Now);
         return;
@@ -129,7 +129,7 @@ fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
 /// Gives every learner that serves its vote.
 fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     for learner in list.learners() {
-        let Some(member) = scene.by_peer_url(learner) else { continue };
+        let Some(member) = scene.member_of(learner) else { continue };
         if member.serving().is_some() && !member.is_deleting() {
             plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
         }
@@ -139,7 +139,7 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
 
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
 fn has_started(list: &Membership, member: &Assessed<'_>) -> bool {
-    member.serving().is_some() || list.by_peer_url(&member.peer_url()).is_some_and(|row| !row.name.is_empty())
+    member.serving().is_some() || member.row_in(list).is_some_and(|row| !row.name.is_empty())
 }
 
 fn waited_for(scene: &Scene<'_>, member: &Assessed<'_>) -> SignedDuration {

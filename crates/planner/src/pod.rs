@@ -48,7 +48,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// Members that run, and those that have to leave but are still needed in etcd.
 fn has_a_place(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
-    let listed = || scene.membership().is_none_or(|list| list.by_peer_url(&member.peer_url()).is_some());
+    let listed = || scene.membership().is_none_or(|list| member.row_in(list).is_some());
     !member.is_pending()
         && !member.member.spec.dormant
         && (!member.is_deleting() || (scene.is_formed() && listed()))
