@@ -8,12 +8,15 @@
 //! protocol alone, searched exhaustively.
 
 pub mod apiserver;
+pub mod cli;
 pub mod coverage;
 pub mod etcd;
 pub mod invariants;
+pub mod minimise;
 pub mod mutations;
 pub mod planner_loop;
 pub mod protocol;
+pub mod scenarios;
 pub mod script;
 pub mod world;
 

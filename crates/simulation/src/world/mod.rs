@@ -187,7 +187,8 @@ impl World {
         self.notice_exits();
         while self.api().revision() > self.seen {
             let from = self.seen;
-            self.seen = self.api().revision();
+            let newest = self.api().revision();
+            self.seen = newest;
             for kind in [POD, CLAIM, ETCD_MEMBER, ETCD_CLUSTER] {
                 let events = self.api().watch_since(kind, None, &Selector::all(), from).unwrap_or_default();
                 for event in events {
