@@ -2,7 +2,7 @@
 
 use planner::{Action, ClusterView, Leaving};
 
-use super::{Violation, is_available};
+use super::{Violation, is_available, watch_quorums};
 use crate::Millis;
 use crate::apiserver::kind::ETCD_CLUSTER;
 use crate::script::SECOND;
@@ -58,7 +58,8 @@ pub struct Before {
 }
 
 impl Before {
-    pub fn of(world: &World) -> Self {
+    pub fn of(world: &mut World) -> Self {
+        watch_quorums(world);
         let able = world.living_clusters().into_iter().map(|(_, cluster)| (cluster, is_able(world, cluster, world.now)));
         Self { able: able.collect() }
     }
@@ -73,6 +74,7 @@ impl Before {
         evidence: Millis,
     ) -> Option<Violation> {
         let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
+        watch_quorums(world);
         for (cluster, able) in self.able {
             if able && !is_able(world, cluster, since) {
                 return Some(Violation::new(1, format!("{call:?} took the quorum of {cluster:x}")));

@@ -71,7 +71,8 @@ pub fn check(world: &mut World, led: bool) -> Option<Violation> {
     if world.now < world.ledger.audited_at + 250 {
         return None;
     }
-    watch_quorums(world, led);
+    watch_quorums(world);
+    watch_operator(world, led);
     let thorough = world.now / AUDIT != world.ledger.audited_at / AUDIT;
     world.ledger.audited_at = world.now;
     if !thorough {
@@ -82,7 +83,7 @@ pub fn check(world: &mut World, led: bool) -> Option<Violation> {
 }
 
 /// Notes which members serve and which clusters have a quorum.
-fn watch_quorums(world: &mut World, led: bool) {
+pub(crate) fn watch_quorums(world: &mut World) {
     let now = world.now;
     let serving: Vec<(u64, u64)> = world
         .pods
@@ -101,6 +102,11 @@ fn watch_quorums(world: &mut World, led: bool) {
             world.ledger.quorum_at.insert(cluster, now);
         }
     }
+}
+
+/// Notes since when one operator has been able to do its work.
+fn watch_operator(world: &mut World, led: bool) {
+    let now = world.now;
     let disturbed = !led || now < world.api_down_until || world.watch_lag.iter().any(|(_, until)| now < *until);
     if disturbed {
         world.ledger.undisturbed_since = None;

@@ -293,7 +293,7 @@ impl Simulation {
         if !call.is_write() {
             return call.execute(&mut self.world);
         }
-        let before = invariants::Before::of(&self.world);
+        let before = invariants::Before::of(&mut self.world);
         let answer = call.execute(&mut self.world);
         self.world.note(|_| {
             let what = match &answer {

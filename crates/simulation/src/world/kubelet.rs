@@ -44,6 +44,8 @@ pub struct PodRun {
     /// The claim it mounts; none for memory.
     pub claim: Option<String>,
     pub command: Vec<String>,
+    /// From the image's tag.
+    pub version: (u8, u8, u8),
     /// Variables of the container that come from annotations: name and annotation.
     pub environment: Vec<(String, String)>,
     pub node: Option<usize>,
@@ -76,6 +78,7 @@ impl PodRun {
             cluster: labels.and_then(|l| l.get(api::labels::CLUSTER)).cloned().unwrap_or_default(),
             claim: claim.map(|c| c.claim_name.clone()),
             command: container.command.clone().unwrap_or_default(),
+            version: version(container.image.as_deref().unwrap_or_default()),
             environment: container.env.iter().flatten().filter_map(from_annotation).collect(),
             node: None,
             ip: None,
@@ -104,6 +107,13 @@ fn from_annotation(variable: &EnvVar) -> Option<(String, String)> {
     let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
     let key = path.strip_prefix("metadata.annotations['")?.strip_suffix("']")?;
     Some((variable.name.clone(), key.to_owned()))
+}
+
+/// `…:v3.6.16`
+fn version(image: &str) -> (u8, u8, u8) {
+    let tag = image.rsplit_once(":v").map_or("", |(_, tag)| tag);
+    let mut parts = tag.split('.').map(|part| part.parse().unwrap_or_default());
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
 impl World {
@@ -204,7 +214,7 @@ impl World {
             return;
         }
         let flags = match Flags::parse(&self.command_line(pod)) {
-            Ok(flags) => flags,
+            Ok(flags) => Flags { version: pod.version, ..flags },
             Err(why) => {
                 self.broken_model = Some(format!("a Pod's command line can not be read: {why}"));
                 return;
