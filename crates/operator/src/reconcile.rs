@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use planner::Next;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::act::{Actor, Error};
 use crate::cache::{Cache, Key};
@@ -56,7 +56,11 @@ impl Reconciler {
         }
         let mut memory = self.memory().get(key).cloned().unwrap_or_default();
         if let Some((object, why)) = entry.malformed.first_key_value() {
-            warn!(cluster = %key, %object, "left alone, an object can not be read: {why}");
+            if memory.complaint.as_ref() != Some(why) {
+                self.reporter.unreadable(key, object, why);
+                memory.complaint = Some(why.clone());
+                self.memory().insert(key.clone(), memory);
+            }
             return Some(AT_REST);
         }
 

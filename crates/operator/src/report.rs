@@ -108,6 +108,22 @@ impl Reporter {
         self.announce(view, EventType::Warning, "Blocked", capitalized(about), None);
     }
 
+    /// An object can not be read, so its cluster is left alone. `object` is its kind and name.
+    pub fn unreadable(&self, key: &Key, object: &str, why: &str) {
+        let note =
+            format!("{object} can not be read, its cluster is left alone until it is corrected: {why}");
+        warn!(cluster = %key, "{note}");
+        let (kind, name) = object.split_once(' ').unwrap_or((object, ""));
+        let about = ObjectReference {
+            api_version: Some(EtcdMember::api_version(&()).into_owned()),
+            kind: Some(kind.to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some(key.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        self.publish(about, EventType::Warning, "Unreadable", note, None);
+    }
+
     /// Tells of every condition of the cluster that flipped: `kubectl describe` shows when it went wrong, and when right.
     fn announce_flips(&self, view: &ClusterView, status: &EtcdClusterStatus) {
         let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
@@ -170,8 +186,8 @@ impl Reporter {
         }
     }
 
-    /// Publishes an Event without making the pass wait for it. Events about different members are told apart by
-    /// `secondary`; without it they would be counted as one.
+    /// Publishes an Event about the cluster without making the pass wait for it. Events about different members are told
+    /// apart by `secondary`; without it they would be counted as one.
     fn announce(
         &self,
         view: &ClusterView,
@@ -180,8 +196,19 @@ impl Reporter {
         note: String,
         secondary: Option<ObjectReference>,
     ) {
-        let Some(cluster) = &view.cluster else { return };
-        let about = cluster.object_ref(&());
+        if let Some(cluster) = &view.cluster {
+            self.publish(cluster.object_ref(&()), type_, reason, note, secondary);
+        }
+    }
+
+    fn publish(
+        &self,
+        about: ObjectReference,
+        type_: EventType,
+        reason: &str,
+        note: String,
+        secondary: Option<ObjectReference>,
+    ) {
         let event = Event {
             type_,
             reason: reason.to_owned(),
