@@ -182,6 +182,10 @@ impl Etcds {
         if leader != at && !self.network.dials(&self.processes[at].host, &self.processes[leader].host) {
             return Err(slow);
         }
+        let id_of_leader = self.processes[leader].id.clone();
+        // Entries reach a learner within the time of a request.
+        self.send(leader, id);
+        let leader = self.index(&id_of_leader).ok_or_else(|| slow.clone())?;
         let process = &self.processes[leader];
         let state = &process.data.state;
         if !state.members.contains_key(&id) {
