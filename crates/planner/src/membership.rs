@@ -7,6 +7,7 @@
 
 use etcd::Membership;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::command::{self, max_learners};
 use crate::view::{Assessed, Scene};
@@ -130,11 +131,23 @@ fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
 fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     for learner in list.learners() {
         let Some(member) = scene.member_of(learner) else { continue };
-        if member.serving().is_some() && !member.is_deleting() {
-            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
-        }
         plan.look_again(Next::Soon);
+        if member.serving().is_none() || member.is_deleting() {
+            continue;
+        }
+        if is_on_record(member) {
+            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+        } else {
+            plan.look_again(Next::Now);
+        }
     }
+}
+
+/// Whether it is written down, on the member and on its Pod, that the member has joined. From its first vote on it must
+/// never come back without its data (T7), also if this process ends right after the promotion.
+fn is_on_record(member: &Assessed<'_>) -> bool {
+    let settled = |pod: &Pod| !command::may_begin_anew(pod, &command::alone(member));
+    member.has_joined() && member.pod.as_ref().is_some_and(settled)
 }
 
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
@@ -256,6 +269,25 @@ mod tests {
             matches!(&actions[..], [Action::Promote { .. }, Action::LabelPod { voter: false, .. }]),
             "{actions:?}"
         );
+    }
+
+    #[test]
+    fn t7_nobody_votes_before_it_is_on_record_that_it_must_not_begin_anew() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        world.member(2).member.status.as_mut().unwrap().member_id = None;
+        let plan = world.plan();
+        assert!(!steps(&plan.actions).contains(&"LearnerPromoted"), "the member does not say that it has joined");
+        assert_eq!(plan.next, Next::Now);
+
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        let state = api::labels::annotation::INITIAL_CLUSTER_STATE.to_owned();
+        world.member(2).pod.as_mut().unwrap().annotations_mut().insert(state, "new".into());
+        let actions = world.pass();
+        assert!(!steps(&actions).contains(&"LearnerPromoted"), "its Pod could begin anew");
+        assert!(actions.iter().any(|a| matches!(a, Action::SettlePod { .. })), "{actions:?}");
+        assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
     }
 
     #[test]
