@@ -134,6 +134,9 @@ fn begun_anew(world: &World) -> Option<Violation> {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
         }
+        if let Some(second) = second_formation(world, &uid) {
+            return Some(second);
+        }
         let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);
         if let Some(forgetful) = forgetful {
             let what = format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
@@ -144,6 +147,19 @@ fn begun_anew(world: &World) -> Option<Violation> {
         }
     }
     None
+}
+
+/// Two clusters for one object, both with their data.
+fn second_formation(world: &World, uid: &str) -> Option<Violation> {
+    let name = world.ledger.clusters.get(uid).map(|c| c.name.clone())?;
+    let token = api::names::cluster_token(crate::world::NAMESPACE, &name, uid);
+    let alive = |f: &&crate::etcd::Formation| {
+        f.token == token && world.etcds.volumes(f.cluster).surviving > 0 && !world.etcds.voters(f.cluster).is_empty()
+    };
+    let mut clusters: Vec<u64> = world.etcds.formations().iter().filter(alive).map(|f| f.cluster).collect();
+    clusters.dedup();
+    let serve = clusters.iter().filter(|c| world.etcds.quorum_serves(**c)).count();
+    (serve > 1).then(|| Violation::new(3, format!("{name} has formed {} clusters that serve side by side", clusters.len())))
 }
 
 /// Rule 5.

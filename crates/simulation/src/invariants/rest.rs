@@ -128,6 +128,10 @@ fn running(world: &World, name: &str, cluster: &Value, wanted: usize) -> Result<
     if budget["spec"]["minAvailable"] != json!(wanted / 2 + 1) {
         return Err(format!("the budget of {name} keeps {}", budget["spec"]["minAvailable"]));
     }
+    let unlabelled = |p: &&Arc<Value>| p["metadata"]["labels"].get(labels::ROLE) != Some(&json!(labels::VOTER));
+    if let Some(pod) = belongings(world, POD, name).iter().find(unlabelled) {
+        return Err(format!("Pod {} is not labelled as a voter", name_of(pod)));
+    }
     for service in [names::headless_service(name), names::client_service(name)] {
         world.object(SERVICE, &service).ok_or_else(|| format!("Service {service} is missing"))?;
     }

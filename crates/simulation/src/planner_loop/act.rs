@@ -152,7 +152,9 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
 /// What the answer to an action's call means.
 pub fn outcome(call: &Call, answer: Result<Answer, Failure>) -> Result<Option<(Kind, Value)>, Stop> {
     let kind = match call {
-        Call::Create(kind, _) | Call::Patch(kind, ..) | Call::ReplaceStatus(kind, ..) => Some(*kind),
+        Call::Create(kind, _) | Call::Patch(kind, ..) | Call::ReplaceStatus(kind, ..) | Call::Delete(kind, ..) => {
+            Some(*kind)
+        }
         _ => None,
     };
     match answer {

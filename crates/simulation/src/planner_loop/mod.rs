@@ -63,6 +63,8 @@ pub struct Simulation {
     skew: i64,
     mutation: &'static Mutation,
     late: BTreeMap<u64, Call>,
+    /// Only for an operator that is broken that way.
+    old_lists: BTreeMap<String, planner::Seen<etcd::Membership>>,
     pub coverage: Coverage,
     rest: Rest,
     steps: u64,
@@ -95,6 +97,7 @@ impl Simulation {
             skew: 0,
             mutation,
             late: BTreeMap::new(),
+            old_lists: BTreeMap::new(),
             coverage: Coverage::default(),
             rest: Rest::default(),
             steps: 0,

@@ -125,6 +125,9 @@ impl Simulation {
 
     fn decide(&mut self, id: usize, pass: &mut Pass) -> Next {
         let clock = self.clock(id);
+        if self.mutation.keeps_list {
+            self.remember_list(pass);
+        }
         let mut view = pass.view.clone();
         (self.mutation.before)(&mut view);
         pass.plan = planner::plan(&view, clock);
@@ -139,12 +142,21 @@ impl Simulation {
         Next::After(0)
     }
 
+    /// What an operator does that takes the last list it has.
+    fn remember_list(&mut self, pass: &mut Pass) {
+        let name = pass.view.name.clone();
+        match &pass.view.etcd.membership {
+            Some(list) => drop(self.old_lists.insert(name, list.clone())),
+            None => pass.view.etcd.membership = self.old_lists.get(&name).cloned(),
+        }
+    }
+
     fn act(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
         let Some(action) = pass.plan.actions.get(index).cloned() else {
             pass.phase = Phase::Report(0);
             return Next::After(0);
         };
-        let look = act::look(&pass.view, &action).filter(|_| !pass.confirmed && !self.mutation.blind);
+        let look = act::look(&pass.view, &action).filter(|_| !pass.confirmed);
         if let Some(look) = look {
             let (answer, took) = match self.call(id, &look.call, None, 0) {
                 Called::Died => return Next::Dead,

@@ -10,6 +10,7 @@ use super::{NAMESPACE, World, wire};
 use crate::Millis;
 use crate::apiserver::kind::{CLAIM, POD};
 use crate::etcd::{DiskId, Flags, ProcessId};
+use crate::invariants::Violation;
 use crate::script::{MINUTE, SECOND};
 
 /// The first pause after a crash, and the longest.
@@ -62,6 +63,8 @@ pub struct PodRun {
     /// Taken out of the API by force while it may still run.
     pub object_gone: bool,
     pub unschedulable_since: Option<Millis>,
+    /// How often etcd refused the list it was given.
+    pub refused: u32,
     /// etcd's last words.
     pub last_words: Option<String>,
 }
@@ -93,6 +96,7 @@ impl PodRun {
             terminating: false,
             object_gone: false,
             unschedulable_since: None,
+            refused: 0,
             last_words: None,
         })
     }
@@ -347,8 +351,15 @@ impl World {
         pod.stage = Stage::Backoff;
         pod.ready = false;
         pod.last_words = Some(words.to_owned());
-        let name = pod.name.clone();
+        pod.refused += u32::from(words.contains("unequal"));
+        let (name, refused) = (pod.name.clone(), pod.refused);
         self.note(|_| format!("etcd of {name} ends: {words}"));
+        // T13: each restart waits longer, and the fifth costs the member.
+        let undisturbed = self.ledger.undisturbed_since.is_some_and(|since| now - since > MINUTE);
+        if refused > 3 && undisturbed {
+            let what = format!("{name} was started {refused} times with a list that is not etcd's");
+            self.ledger.violate(Violation::new(8, what));
+        }
         self.write_pod_status(uid);
         let at = now + pause + self.within(100, 800);
         self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));

@@ -101,7 +101,13 @@ impl Ledger {
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
-        fact.id = object["status"]["clusterID"].as_str().and_then(ids::parse).or(fact.id);
+        let id = object["status"]["clusterID"].as_str().and_then(ids::parse);
+        if fact.id.is_some() && id != fact.id {
+            let what = format!("clusterID of {} was {:x?} and becomes {id:x?}", fact.name, fact.id);
+            self.violation.get_or_insert(Violation::new(3, what));
+        } else {
+            fact.id = id;
+        }
     }
 
     /// The living cluster object of this UID.
@@ -111,12 +117,6 @@ impl Ledger {
 }
 
 impl World {
-    /// UID of the cluster object that a token was made for.
-    pub(super) fn cluster_of_token(&self, token: &str) -> String {
-        let matches = |(uid, fact): &(&String, &ClusterFact)| names::cluster_token(NAMESPACE, &fact.name, uid) == token;
-        self.ledger.clusters.iter().find(matches).map(|(uid, _)| uid.clone()).unwrap_or_default()
-    }
-
     /// The etcd cluster that belongs to a cluster object: the one it has latched, or else the last one formed for it.
     pub fn etcd_cluster(&self, uid: &str) -> Option<u64> {
         let fact = self.ledger.clusters.get(uid)?;
@@ -142,8 +142,10 @@ impl World {
         let member = self.ledger.members.get(owner);
         let stripped = member.is_some_and(|m| m.stripped);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
-        for ((_, id), before) in clusters.iter().zip(before) {
-            if self.etcds.volumes(*id).surviving < before && !by_user && !stripped {
+        for ((uid, id), before) in clusters.iter().zip(before) {
+            // Before anybody knew that a cluster had formed, a seed may be taken back.
+            let known = self.ledger.clusters.get(uid).is_some_and(|c| c.id.is_some());
+            if self.etcds.volumes(*id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
             }
