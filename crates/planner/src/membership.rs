@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::command::{self, max_learners};
+use crate::disruption::{Verdict, may_remove};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
 
@@ -37,6 +38,10 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
+        // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
+        if leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe) {
+            healing::replace_broken(scene, list, plan);
+        }
         return;
     }
     if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
@@ -248,6 +253,22 @@ mod tests {
         third.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
         world.silence_etcd();
         assert_eq!(world.plan().actions, []);
+    }
+
+    #[test]
+    fn a_member_that_can_not_leave_because_of_a_broken_one_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        let broken = world.member(1);
+        broken.volume = None;
+        broken.pod = None;
+        broken.etcd = None;
+        let name = broken.name().to_owned();
+        let actions = world.pass();
+        assert!(matches!(&actions[..], [Action::DeleteMember { name: gone, .. }] if *gone == name), "{actions:?}");
+        world.settle();
+        assert_eq!(world.view.members.len(), 3);
+        assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
     }
 
     #[test]
