@@ -16,6 +16,7 @@ pub mod minimise;
 pub mod mutations;
 pub mod planner_loop;
 pub mod protocol;
+pub mod real_loop;
 pub mod scenarios;
 pub mod script;
 pub mod world;

@@ -64,6 +64,14 @@ impl Before {
         Self { able: able.collect() }
     }
 
+    /// Rule 1: whether a write has left a quorum able to serve.
+    pub fn quorum_kept(self, world: &mut World, what: &dyn std::fmt::Debug, evidence: Millis) -> Option<Violation> {
+        let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
+        watch_quorums(world);
+        let lost = self.able.iter().find(|(cluster, able)| *able && !is_able(world, *cluster, since))?;
+        Some(Violation::new(1, format!("{what:?} took the quorum of {:x}", lost.0)))
+    }
+
     /// Judges what a write has done. `evidence` is when the pass behind it began to look; who died since then is nobody's
     /// fault.
     pub fn compare(
@@ -74,11 +82,9 @@ impl Before {
         evidence: Millis,
     ) -> Option<Violation> {
         let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
-        watch_quorums(world);
-        for (cluster, able) in self.able {
-            if able && !is_able(world, cluster, since) {
-                return Some(Violation::new(1, format!("{call:?} took the quorum of {cluster:x}")));
-            }
+        let lost = self.quorum_kept(world, call, evidence);
+        if lost.is_some() {
+            return lost;
         }
         if let Some(Action::DeleteMember { uid, .. }) = action {
             return one_at_a_time(world, uid);
@@ -107,7 +113,11 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
         .peek(crate::apiserver::kind::ETCD_MEMBER, crate::world::NAMESPACE, &fact.name)
         .is_some_and(|m| uid_of(m) == uid && m["metadata"]["deletionTimestamp"].is_string());
     drop(object);
-    if !deleting || fact.user_deleted {
+    // Taking out one that is down already disrupts nothing.
+    let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id).unwrap_or_default();
+    let serves = fact.id.and_then(|id| world.ledger.served_at.get(&(cluster, id)));
+    let disrupts = serves.is_some_and(|at| at + 5 * SECOND > world.now);
+    if !deleting || fact.user_deleted || !disrupts {
         return None;
     }
     fact.operator_deleted = true;

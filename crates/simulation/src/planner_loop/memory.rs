@@ -13,7 +13,7 @@ const AT_REST: f64 = 30_000.0;
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     failures: u32,
-    polls: u32,
+    polling_since: Option<Millis>,
     pub confirmed_at: Option<jiff::Timestamp>,
 }
 
@@ -34,7 +34,15 @@ pub enum Stop {
 }
 
 impl Memory {
-    pub fn come_back(&mut self, next: Next, outcome: Outcome, stop: Option<&Stop>, rng: &mut StdRng) -> Millis {
+    /// `began` is when the pass that is over now began.
+    pub fn come_back(
+        &mut self,
+        next: Next,
+        outcome: Outcome,
+        stop: Option<&Stop>,
+        (began, now): (Millis, Millis),
+        rng: &mut StdRng,
+    ) -> Millis {
         let retry = waits(100.0, 30_000.0, 1.3, self.failures);
         if let Some(stop) = stop {
             self.failures += 1;
@@ -43,15 +51,15 @@ impl Memory {
         }
         self.failures = if outcome.left_out { self.failures + 1 } else { 0 };
         if next != Next::Soon || outcome.progressed {
-            self.polls = 0;
+            self.polling_since = None;
         }
         match next {
             _ if outcome.progressed => 0,
             Next::Now => 0,
             Next::Soon => {
-                let again = waits(100.0, 5000.0, 1.1, self.polls);
-                self.polls += 1;
-                jittered(again, rng)
+                let waited = now - *self.polling_since.get_or_insert(began);
+                let again = (waited / 10).max(now - began).clamp(100, 5000);
+                jittered(again as f64, rng)
             }
             Next::AtRest if outcome.left_out => jittered(retry, rng),
             Next::AtRest => jittered(AT_REST, rng),

@@ -55,8 +55,9 @@ impl Simulation {
             }
             Next::Over => {
                 worker.memory.confirmed_at = pass.view.etcd.confirmed_at;
-                let again =
-                    worker.memory.come_back(pass.plan.next, pass.outcome, pass.stop.as_ref(), &mut self.world.rng);
+                let (next, stop) = (pass.plan.next, pass.stop.as_ref());
+                let span = (pass.began, now);
+                let again = worker.memory.come_back(next, pass.outcome, stop, span, &mut self.world.rng);
                 if std::mem::take(&mut worker.dirty) { now + 1 } else { now + again.max(1) }
             }
         };

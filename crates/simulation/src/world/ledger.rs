@@ -36,8 +36,8 @@ pub struct MemberFact {
     pub owner: String,
     pub exists: bool,
     pub deleting: bool,
-    /// `status.memberID` was written.
-    pub joined: bool,
+    /// `status.memberID`, as etcd's number.
+    pub id: Option<u64>,
     pub user_deleted: bool,
     pub stripped: bool,
     pub operator_deleted: bool,
@@ -90,7 +90,7 @@ impl Ledger {
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
-        fact.joined |= object["status"]["memberID"].is_string();
+        fact.id = object["status"]["memberID"].as_str().and_then(ids::parse).or(fact.id);
         let owners = object["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true)));
         fact.owner = owner.map(|o| o["uid"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();

@@ -40,7 +40,7 @@ type Response = http::Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 pub struct Shared(Arc<Inner>);
 
 struct Inner {
-    server: Mutex<ApiServer>,
+    server: Arc<Mutex<ApiServer>>,
     rng: Mutex<SmallRng>,
     clock: Box<dyn Fn() -> Millis + Send + Sync>,
     hook: Mutex<Arc<dyn Hook>>,
@@ -62,8 +62,17 @@ impl Shared {
         seed: u64,
         clock: impl Fn() -> Millis + Send + Sync + 'static,
     ) -> Self {
+        Self::over(Arc::new(Mutex::new(server)), seed, clock)
+    }
+
+    /// In front of a server that others work on as well; they call [`Shared::wake`] when they have written.
+    pub fn over(
+        server: Arc<Mutex<ApiServer>>,
+        seed: u64,
+        clock: impl Fn() -> Millis + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(Inner {
-            server: Mutex::new(server),
+            server,
             rng: Mutex::new(SmallRng::seed_from_u64(seed)),
             clock: Box::new(clock),
             hook: Mutex::new(Arc::new(Calm)),
@@ -88,6 +97,11 @@ impl Shared {
             self.0.changed.send_replace(());
         }
         result
+    }
+
+    /// Lets the watches look for what has been written behind the front door.
+    pub fn wake(&self) {
+        self.0.changed.send_replace(());
     }
 
     /// From now on this decides the fate of requests.
