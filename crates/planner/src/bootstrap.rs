@@ -3,8 +3,9 @@
 
 use api::{EtcdClusterStatus, ids};
 
+use crate::healing::lost_data;
 use crate::view::Scene;
-use crate::{Action, Next, Plan, joiner};
+use crate::{Action, Leaving, Next, Plan, joiner};
 
 /// Makes the seed, or finishes one that was left half-made.
 pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
@@ -25,6 +26,13 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     };
     if seed.is_deleting() {
         plan.wait_for("the bootstrap member is being deleted");
+    } else if let Some(why) = lost_data(seed) {
+        // It can not form what it has lost, and nobody else has a copy: another seed begins anew.
+        plan.act(Action::DeleteMember {
+            name: seed.name().to_owned(),
+            uid: seed.uid().to_owned(),
+            because: Leaving::Broken(why.to_owned()),
+        });
     } else if seed.is_pending() {
         let initial_cluster = format!("{}={}", seed.name(), seed.peer_url());
         plan.act(Action::WireMember { name: seed.name().into(), uid: seed.uid().into(), initial_cluster });
@@ -132,6 +140,23 @@ mod tests {
         *world.rows() = answer;
         assert_eq!(world.status().cluster_id.as_deref(), Some("00000000000000c1"));
         assert_eq!(world.condition(conditions::AVAILABLE), "True/ClusterDiscovered");
+    }
+
+    #[test]
+    fn a_seed_that_lost_its_memory_before_it_formed_makes_room_for_another() {
+        let mut world = World::new(latched().memory("64Mi").latched());
+        world.pass();
+        world.pass();
+        world.pass();
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        let seed = world.member(0);
+        let name = seed.name().to_owned();
+        assert!(seed.member.status.as_ref().unwrap().pod_uid.is_some());
+        seed.pod = None;
+        seed.etcd = None;
+        world.view.etcd.membership = None;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [.., Action::DeleteMember { name: gone, .. }] if *gone == name), "{actions:?}");
     }
 
     #[test]

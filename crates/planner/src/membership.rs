@@ -39,7 +39,8 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
         // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
-        if leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe) {
+        let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
+        if stuck && !orphans::remove(scene, list, plan) {
             healing::replace_broken(scene, list, plan);
         }
         return;
@@ -269,6 +270,15 @@ mod tests {
         world.settle();
         assert_eq!(world.view.members.len(), 3);
         assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_member_that_can_not_leave_because_of_an_orphan_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        world.view.members.remove(1);
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[0], Action::RemoveOrphan { .. }), "{actions:?}");
     }
 
     #[test]
