@@ -116,7 +116,7 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
     // Taking out one that is down already disrupts nothing.
     let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id).unwrap_or_default();
     let serves = fact.id.and_then(|id| world.ledger.served_at.get(&(cluster, id)));
-    let disrupts = serves.is_some_and(|at| at + 5 * SECOND > world.now);
+    let disrupts = serves.is_some_and(|at| at + SECOND > world.now);
     if !deleting || fact.user_deleted || !disrupts {
         return None;
     }

@@ -134,7 +134,7 @@ fn begun_anew(world: &World) -> Option<Violation> {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
         }
-        if let Some(second) = second_formation(world, &uid) {
+        if let Some(second) = second_formation(world, &uid).filter(|_| latched) {
             return Some(second);
         }
         let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);
@@ -158,7 +158,13 @@ fn second_formation(world: &World, uid: &str) -> Option<Violation> {
     };
     let mut clusters: Vec<u64> = world.etcds.formations().iter().filter(alive).map(|f| f.cluster).collect();
     clusters.dedup();
-    let serve = clusters.iter().filter(|c| world.etcds.quorum_serves(**c)).count();
+    // What a user has taken out by force may go on for a while where nobody can stop it.
+    let wanted = |cluster: &&u64| {
+        let pods = world.pods.values().filter(|p| !p.object_gone && !p.terminating);
+        let mut ids = pods.filter_map(|p| world.etcds.identity(p.process.as_ref()?));
+        ids.any(|(id, _)| id == **cluster)
+    };
+    let serve = clusters.iter().filter(wanted).filter(|c| world.etcds.quorum_serves(**c)).count();
     (serve > 1).then(|| Violation::new(3, format!("{name} has formed {} clusters that serve side by side", clusters.len())))
 }
 

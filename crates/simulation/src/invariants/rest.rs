@@ -177,6 +177,6 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     }
     // A member that only its user can give up.
     let (_, progressing) = condition(cluster, conditions::PROGRESSING)?;
-    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.lost);
+    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.unreachable);
     (waits && progressing == reason::DEADLINE_EXCEEDED).then_some(())
 }

@@ -65,6 +65,8 @@ pub struct Simulation {
     late: BTreeMap<u64, Call>,
     /// Only for an operator that is broken that way.
     old_lists: BTreeMap<String, planner::Seen<etcd::Membership>>,
+    /// The last line about each cluster.
+    told: BTreeMap<String, String>,
     pub coverage: Coverage,
     rest: Rest,
     steps: u64,
@@ -98,6 +100,7 @@ impl Simulation {
             mutation,
             late: BTreeMap::new(),
             old_lists: BTreeMap::new(),
+            told: BTreeMap::new(),
             coverage: Coverage::default(),
             rest: Rest::default(),
             steps: 0,

@@ -129,18 +129,32 @@ impl Simulation {
         if self.mutation.keeps_list {
             self.remember_list(pass);
         }
-        let mut view = pass.view.clone();
-        (self.mutation.before)(&mut view);
-        pass.plan = planner::plan(&view, clock);
-        (self.mutation.after)(&view, &mut pass.plan);
+        if std::ptr::eq(self.mutation, &raw const crate::mutations::NONE) {
+            pass.plan = planner::plan(&pass.view, clock);
+        } else {
+            let mut view = pass.view.clone();
+            (self.mutation.before)(&mut view);
+            pass.plan = planner::plan(&view, clock);
+            (self.mutation.after)(&view, &mut pass.plan);
+        }
         self.coverage.planned(&pass.plan);
-        self.world.note(|_| {
-            let doing: Vec<String> = pass.plan.actions.iter().map(|a| format!("{a:#}")).collect();
-            let waiting = pass.plan.waiting_for.as_deref().or(pass.plan.complaint.as_deref()).unwrap_or("-");
-            format!("operator {id} on {}: plans [{}] ({waiting})", pass.view.name, doing.join("; "))
-        });
+        self.tell_plan(id, pass);
         pass.phase = Phase::Act(0);
         Next::After(0)
+    }
+
+    /// A line for a plan, unless it says the same as the last one.
+    fn tell_plan(&mut self, id: usize, pass: &Pass) {
+        if !self.world.is_told() {
+            return;
+        }
+        let doing: Vec<String> = pass.plan.actions.iter().map(ToString::to_string).collect();
+        let waiting = [&pass.plan.waiting_for, &pass.plan.complaint].into_iter().flatten().cloned();
+        let (doing, waiting) = (doing.join("; "), waiting.collect::<Vec<_>>().join("; "));
+        let line = format!("operator {id} on {}: plans [{doing}] ({waiting})", pass.view.name);
+        if self.told.insert(pass.view.name.clone(), line.clone()).as_ref() != Some(&line) {
+            self.world.note(|_| line);
+        }
     }
 
     /// What an operator does that takes the last list it has.

@@ -178,7 +178,7 @@ impl World {
                 return again(self);
             }
             disk = DiskId(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-            if self.disks.get(&disk).is_some_and(|d| d.lost) {
+            if self.disks.get(&disk).is_some_and(|d| d.unreachable) {
                 return again(self);
             }
             bound_to = self.disks.get(&disk).and_then(|d| d.node);

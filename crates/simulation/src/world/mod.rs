@@ -283,6 +283,11 @@ impl World {
         }
     }
 
+    /// Whether a history is kept.
+    pub fn is_told(&self) -> bool {
+        self.history.is_some()
+    }
+
     pub fn history(&self) -> impl Iterator<Item = &String> {
         self.history.iter().flatten()
     }

@@ -111,6 +111,9 @@ impl World {
             self.disks.iter().filter(|(_, d)| d.node == Some(node)).map(|(id, _)| id.clone()).collect();
         for disk in gone {
             self.lose_disk(&disk, "its node is lost");
+            if let Some(known) = self.disks.get_mut(&disk) {
+                known.unreachable = true;
+            }
         }
         self.generation += 1;
         let name = format!("node-{node}-{}", self.generation);

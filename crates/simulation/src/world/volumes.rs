@@ -21,8 +21,10 @@ pub struct Disk {
     /// The only node that has it.
     pub node: Option<usize>,
     pub bound_at: Option<Millis>,
-    /// Destroyed, blank or unreachable for ever.
+    /// What was on it is gone.
     pub lost: bool,
+    /// The only node that had it is gone: no Pod can use it again.
+    pub unreachable: bool,
 }
 
 impl World {
