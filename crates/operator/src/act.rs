@@ -218,17 +218,20 @@ impl Actor {
 
     async fn delete<K>(&self, view: &ClusterView, name: &str, uid: &str) -> Result<(), Error>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
+        K: Cached + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + std::fmt::Debug,
     {
         let what = format!("{} {name}", K::kind(&()));
         let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::background().preconditions(only_this);
         let call = self.api::<K>(view);
         match limited(&what, call.delete(name, &params)).await {
-            Ok(_) => Ok(()),
+            // The next pass must see that it is leaving, or it could choose another one to leave (rule 2).
+            Ok(leaving) => {
+                if let Some(leaving) = leaving.left().filter(|o| o.meta().deletion_timestamp.is_some()) {
+                    self.cache.wrote(leaving);
+                }
+                Ok(())
+            }
             Err(Error::Api { source, .. }) if is_reason(&source, "NotFound") => Ok(()),
             Err(Error::Api { source, .. }) if is_reason(&source, "Conflict") => Err(Error::Stale(what)),
             Err(error) => Err(error),

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use planner::{ClusterView, EtcdView, MemberView, Seen, Settings};
 
+use crate::ambient::Ambient;
 use crate::cache::{Cache, Entry, Key};
 
 /// How long a list is waited for from members that are too few to have one. What we know of the voters may be old, so
@@ -21,6 +22,7 @@ pub struct Observer {
     pub cache: Arc<Cache>,
     pub etcd: Arc<dyn Etcd>,
     pub settings: Settings,
+    pub ambient: Arc<dyn Ambient>,
 }
 
 impl Observer {
@@ -36,7 +38,7 @@ impl Observer {
             budget: entry.budgets.get(&api::names::budget(&key.name)).map(|s| (*s.object).clone()),
             etcd: EtcdView { confirmed_at, ..EtcdView::default() },
             settings: self.settings.clone(),
-            entropy: rand::random(),
+            entropy: self.ambient.entropy(),
         };
         let speaks_plaintext = |c: &api::EtcdCluster| planner::unsupported(&c.spec).is_none();
         if view.living_cluster().is_some_and(speaks_plaintext) {
@@ -57,7 +59,7 @@ impl Observer {
         match self.ask_for_members(view).await {
             Ok(Some(seen)) => {
                 view.etcd.membership = Some(seen);
-                view.etcd.confirmed_at = Some(Timestamp::now());
+                view.etcd.confirmed_at = Some(self.ambient.now());
             }
             Ok(None) => view.etcd.failure = first_failure(view),
             Err(error) => view.etcd.failure = Some(error),

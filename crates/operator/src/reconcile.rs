@@ -66,7 +66,7 @@ impl Reconciler {
 
         let view = self.observer.observe(key, &entry, memory.confirmed_at).await;
         memory.confirmed_at = view.etcd.confirmed_at;
-        let plan = planner::plan(&view, Timestamp::now());
+        let plan = planner::plan(&view, self.observer.ambient.now());
         if plan.waiting_for != memory.waiting_for {
             if let Some(what) = &plan.waiting_for {
                 info!(cluster = %key, "{what}");
@@ -106,7 +106,8 @@ impl Reconciler {
         }
 
         self.metrics.pass(began.elapsed(), failure.is_none());
-        let again = memory.come_back(plan.next, &outcome, failure.as_ref(), began);
+        let chance = view.entropy;
+        let again = memory.come_back(plan.next, &outcome, failure.as_ref(), began, chance);
         self.memory().insert(key.clone(), memory);
         Some(again)
     }
@@ -132,8 +133,9 @@ impl Memory {
         outcome: &Outcome,
         failure: Option<&Error>,
         began: Instant,
+        chance: u64,
     ) -> Duration {
-        let retry = retry_after(self.failures);
+        let retry = retry_after(self.failures, chance);
         if let Some(error) = failure {
             let again = retry;
             self.failures += 1;
@@ -151,22 +153,22 @@ impl Memory {
             Next::Soon => {
                 let waited = self.polling_since.get_or_insert(began).elapsed();
                 let again = (waited / 10).max(began.elapsed()).clamp(*SOON.start(), *SOON.end());
-                jittered(again)
+                jittered(again, chance)
             }
             Next::AtRest if outcome.left_out => retry,
-            Next::AtRest => jittered(AT_REST),
+            Next::AtRest => jittered(AT_REST, chance),
         }
     }
 }
 
-fn retry_after(failures: u32) -> Duration {
+fn retry_after(failures: u32, chance: u64) -> Duration {
     let factor = 1.3_f64.powi(i32::try_from(failures.min(60)).unwrap_or(60));
-    jittered(RETRY.start().mul_f64(factor).min(*RETRY.end()))
+    jittered(RETRY.start().mul_f64(factor).min(*RETRY.end()), chance)
 }
 
 /// Spread by a tenth, so that a thousand clusters do not ask at the same moment.
-fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(rand::random_range(0.9..1.1))
+fn jittered(delay: Duration, chance: u64) -> Duration {
+    delay.mul_f64(0.9 + 0.2 * (chance % 1024) as f64 / 1024.0)
 }
 
 #[cfg(test)]
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     fn come_back(memory: &mut Memory, next: Next, outcome: Outcome, failure: Option<&Error>) -> Duration {
-        memory.come_back(next, &outcome, failure, Instant::now())
+        memory.come_back(next, &outcome, failure, Instant::now(), 512)
     }
 
     #[tokio::test(start_paused = true)]
@@ -197,7 +199,7 @@ mod tests {
     async fn t16_a_cluster_that_takes_long_waits_as_long() {
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(1)).await;
-        let again = Memory::default().come_back(Next::Soon, &Outcome::default(), None, began);
+        let again = Memory::default().come_back(Next::Soon, &Outcome::default(), None, began, 512);
         assert!(again > Duration::from_millis(850), "{again:?}");
     }
 

@@ -8,6 +8,7 @@
 
 use etcd::Membership;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::command::{self, max_learners};
 use crate::disruption::{Verdict, may_remove};
@@ -38,9 +39,9 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
-        // One that may not leave yet is not in flight, and perhaps it is a broken member that it waits for.
-        let row = leaving.row_in(list);
-        if row.is_some_and(|row| matches!(may_remove(scene, list, row.id), Verdict::Wait(_))) {
+        // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
+        let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
+        if stuck && !orphans::remove(scene, list, plan) {
             healing::replace_broken(scene, list, plan);
         }
         return;
@@ -145,23 +146,23 @@ fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
 fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     for learner in list.learners() {
         let Some(member) = scene.member_of(learner) else { continue };
-        if member.serving().is_some() && !member.is_deleting() {
-            if may_vote(member) {
-                plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
-            } else {
-                plan.look_again(Next::Now);
-            }
-        }
         plan.look_again(Next::Soon);
+        if member.serving().is_none() || member.is_deleting() {
+            continue;
+        }
+        if is_on_record(member) {
+            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+        } else {
+            plan.look_again(Next::Now);
+        }
     }
 }
 
-/// T7: a voter must not come back without its data, so whatever keeps it from that is in place before it votes: its
-/// status says that it has joined, and its Pod can not begin anew. Should the operator die in between, nothing is lost.
-fn may_vote(member: &Assessed<'_>) -> bool {
-    let begins_anew =
-        member.living_pod().is_some_and(|pod| command::may_begin_anew(pod, &command::alone(member)));
-    member.has_joined() && !begins_anew
+/// Whether it is written down, on the member and on its Pod, that the member has joined. From its first vote on it must
+/// never come back without its data (T7), also if this process ends right after the promotion.
+fn is_on_record(member: &Assessed<'_>) -> bool {
+    let settled = |pod: &Pod| !command::may_begin_anew(pod, &command::alone(member));
+    member.has_joined() && member.pod.as_ref().is_some_and(settled)
 }
 
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
@@ -265,6 +266,34 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_can_not_leave_because_of_a_broken_one_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        let broken = world.member(1);
+        broken.volume = None;
+        broken.pod = None;
+        broken.etcd = None;
+        let name = broken.name().to_owned();
+        let actions = world.pass();
+        assert!(
+            matches!(&actions[..], [Action::DeleteMember { name: gone, .. }] if *gone == name),
+            "{actions:?}"
+        );
+        world.settle();
+        assert_eq!(world.view.members.len(), 3);
+        assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_member_that_can_not_leave_because_of_an_orphan_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        world.view.members.remove(1);
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[0], Action::RemoveOrphan { .. }), "{actions:?}");
+    }
+
+    #[test]
     fn h3_a_cluster_that_is_not_whole_is_not_grown() {
         let mut world = settled(3);
         scale(&mut world, 5);
@@ -283,6 +312,28 @@ mod tests {
             matches!(&actions[..], [Action::Promote { .. }, Action::LabelPod { voter: false, .. }]),
             "{actions:?}"
         );
+    }
+
+    #[test]
+    fn t7_nobody_votes_before_it_is_on_record_that_it_must_not_begin_anew() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        world.member(2).member.status.as_mut().unwrap().member_id = None;
+        let plan = world.plan();
+        assert!(
+            !steps(&plan.actions).contains(&"LearnerPromoted"),
+            "the member does not say that it has joined"
+        );
+        assert_eq!(plan.next, Next::Now);
+
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        let state = api::labels::annotation::INITIAL_CLUSTER_STATE.to_owned();
+        world.member(2).pod.as_mut().unwrap().annotations_mut().insert(state, "new".into());
+        let actions = world.pass();
+        assert!(!steps(&actions).contains(&"LearnerPromoted"), "its Pod could begin anew");
+        assert!(actions.iter().any(|a| matches!(a, Action::SettlePod { .. })), "{actions:?}");
+        assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
     }
 
     #[test]
@@ -319,18 +370,6 @@ mod tests {
         let long_ago = now() - SignedDuration::from_secs(60);
         world.member(2).member.metadata.creation_timestamp = Some(api::conditions::wire_time(long_ago));
         assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
-    }
-
-    #[test]
-    fn t7_a_learner_votes_only_after_it_is_known_to_have_joined() {
-        let mut world = settled(3);
-        world.rows()[2].is_learner = true;
-        world.member(2).member.status.as_mut().unwrap().member_id = None;
-        let plan = world.plan();
-        assert!(!steps(&plan.actions).contains(&"LearnerPromoted"));
-        assert_eq!(plan.next, Next::Now);
-        world.pass();
-        assert!(steps(&world.pass()).contains(&"LearnerPromoted"));
     }
 
     #[test]
