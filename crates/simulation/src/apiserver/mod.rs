@@ -17,6 +17,8 @@ mod names;
 mod patch;
 mod scale;
 mod selector;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,10 +25,6 @@ impl ApiServer {
             return Err(ApiError::no_such_path());
         }
         let old = self.existing(kind, namespace, name)?;
-        let wanted = meta::uid(scale);
-        if !wanted.is_empty() && wanted != meta::uid(&old) {
-            return Err(ApiError::other_uid(kind, name, wanted, meta::uid(&old)));
-        }
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
         if replicas < 0 {
             let problem =

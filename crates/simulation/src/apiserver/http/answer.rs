@@ -92,8 +92,10 @@ fn list(kind: Kind, items: &[Value], revision: u64, metadata_only: bool) -> Valu
 
 fn success(kind: Kind, object: &Value) -> Value {
     let metadata = &object["metadata"];
-    let details =
-        json!({ "name": metadata["name"], "group": kind.group, "kind": kind.plural, "uid": metadata["uid"] });
+    let mut details = json!({ "name": metadata["name"], "kind": kind.plural, "uid": metadata["uid"] });
+    if !kind.group.is_empty() {
+        details["group"] = json!(kind.group);
+    }
     json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
 }
 

@@ -9,6 +9,8 @@ mod hook;
 mod route;
 mod stream;
 mod taps;
+#[cfg(test)]
+mod tests;
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -40,7 +42,7 @@ type Response = http::Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 pub struct Shared(Arc<Inner>);
 
 struct Inner {
-    server: Mutex<ApiServer>,
+    server: Arc<Mutex<ApiServer>>,
     rng: Mutex<SmallRng>,
     clock: Box<dyn Fn() -> Millis + Send + Sync>,
     hook: Mutex<Arc<dyn Hook>>,
@@ -54,16 +56,17 @@ impl Shared {
     pub fn new(server: ApiServer, seed: u64) -> Self {
         let began = Instant::now();
         let clock = move || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Self::with_clock(server, seed, clock)
+        Self::over(Arc::new(Mutex::new(server)), seed, clock)
     }
 
-    pub fn with_clock(
-        server: ApiServer,
+    /// In front of a server that others write to as well; they [`wake`](Self::wake) the watches after it.
+    pub fn over(
+        server: Arc<Mutex<ApiServer>>,
         seed: u64,
         clock: impl Fn() -> Millis + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
-            server: Mutex::new(server),
+            server,
             rng: Mutex::new(SmallRng::seed_from_u64(seed)),
             clock: Box::new(clock),
             hook: Mutex::new(Arc::new(Calm)),
@@ -85,9 +88,14 @@ impl Shared {
         let written = server.revision() != before;
         drop(server);
         if written {
-            self.0.changed.send_replace(());
+            self.wake();
         }
         result
+    }
+
+    /// Something was written behind this handle.
+    pub fn wake(&self) {
+        self.0.changed.send_replace(());
     }
 
     /// From now on this decides the fate of requests.
