@@ -94,7 +94,7 @@ impl Kind {
         [POD, CLAIM, VOLUME, SERVICE, SECRET, NODE, EVENT].contains(self)
     }
 
-    /// A replace of what is not there would create it. Who names the one that was there is told of a conflict.
+    /// A replace of what is not there creates it; who names the one that was there is told of a conflict.
     pub(super) fn is_created_by_update(&self) -> bool {
         [SERVICE, LEASE, EVENT].contains(self)
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng as _};
 use serde_json::{Value, json};
 
 use super::{ApiError, ApiServer, Id, Kind, Millis, Sub, core, crd, meta, names, patch};
@@ -87,8 +88,12 @@ impl ApiServer {
         settle_namespace(kind, namespace, &mut object)?;
         check_name(name, &object)?;
         let wanted = meta::uid(&object);
-        if kind.is_created_by_update() && self.peek(kind, namespace, name).is_none() && !wanted.is_empty() {
-            return Err(ApiError::other_uid(kind, name, wanted, ""));
+        if kind.is_created_by_update() && self.peek(kind, namespace, name).is_none() {
+            if !wanted.is_empty() {
+                return Err(ApiError::other_uid(kind, name, wanted, ""));
+            }
+            meta::set(&mut object, "resourceVersion", Value::Null);
+            return self.create(now, kind, namespace, object, &mut SmallRng::seed_from_u64(self.revision));
         }
         let old = self.existing(kind, namespace, name)?;
         if !wanted.is_empty() && wanted != meta::uid(&old) {

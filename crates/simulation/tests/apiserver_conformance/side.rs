@@ -91,7 +91,8 @@ impl Side {
         let request = http::Request::get(path).body(vec![].into())?;
         let bytes = self.client.send(request).await?.into_body().collect().await?.to_bytes();
         let lines = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+        let events = lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        Ok(events.into_iter().filter(|event| is_ours(&event["object"])).collect())
     }
 
     /// Remembers an object. Whether its version is new.
@@ -127,13 +128,18 @@ impl Answer {
                 json!({ "status": self.body["status"], "details": without_uid(&self.body["details"]) })
             }
             Some(list) if list.ends_with("List") => {
-                let items = self.body["items"].as_array();
-                json!({ "items": items.into_iter().flatten().map(|item| comparable(kind, item)).collect::<Vec<_>>() })
+                let items = self.body["items"].as_array().into_iter().flatten().filter(|item| is_ours(item));
+                json!({ "items": items.map(|item| comparable(kind, item)).collect::<Vec<_>>() })
             }
             _ => comparable(kind, &self.body),
         };
         json!({ "code": self.code, "body": body })
     }
+}
+
+/// The real one emits Events of its own, about the addresses of Services.
+fn is_ours(object: &Value) -> bool {
+    object["action"] != "ClusterIPAllocation"
 }
 
 fn without_uid(details: &Value) -> Value {

@@ -7,16 +7,18 @@ use api::{EtcdCluster, EtcdMember};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::events::{self, Recorder};
 use kube::runtime::reflector::{self, reflector};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::Event};
-use kube::{Error, ResourceExt as _};
+use kube::{Error, Resource as _, ResourceExt as _};
+use operator::leader::Candidate;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::super::kind::{ETCD_CLUSTER, ETCD_MEMBER};
-use super::super::{ApiError, Kind};
+use super::super::kind::{ETCD_CLUSTER, ETCD_MEMBER, EVENT, LEASE};
+use super::super::{ApiError, Kind, Selector};
 use super::*;
 
 fn shared() -> Shared {
@@ -295,6 +297,31 @@ async fn what_is_not_simulated_is_refused_loudly() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_operator_leads_and_tells() {
+    let shared = shared();
+    let client = shared.client("operator", "ns");
+    Candidate::new(client.clone(), "ns").win().await;
+    let lease = shared.with(|server, _| server.get(LEASE, "ns", operator::leader::LEASE)).unwrap();
+    assert!(lease["spec"]["holderIdentity"].is_string());
+    let other = timeout(Duration::from_secs(5), Candidate::new(client.clone(), "ns").win()).await;
+    assert!(other.is_err(), "there is a leader");
+
+    let about = create(&clusters(&shared), "c").await.object_ref(&());
+    let recorder = Recorder::new(client, "etcd-operator".into());
+    let event = events::Event {
+        type_: events::EventType::Normal,
+        reason: "MemberAdded".into(),
+        note: None,
+        action: "Add".into(),
+        secondary: None,
+    };
+    recorder.publish(&event, &about).await.unwrap();
+    recorder.publish(&event, &about).await.unwrap();
+    let (told, _) = shared.with(|server, _| server.list(EVENT, Some("ns"), &Selector::all()));
+    assert_eq!(told.iter().map(|event| &event["series"]["count"]).collect::<Vec<_>>(), [&json!(2)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_seed_is_one_run() {
     async fn run() -> String {
         let shared = shared();
@@ -309,8 +336,7 @@ async fn one_seed_is_one_run() {
             sleep(Duration::from_millis(number * 7)).await;
         }
         task.abort();
-        let objects =
-            shared.with(|server, _| server.list(ETCD_CLUSTER, None, &super::super::Selector::all()));
+        let objects = shared.with(|server, _| server.list(ETCD_CLUSTER, None, &Selector::all()));
         format!("{:?} {:?}", take(&told), objects)
     }
     assert_eq!(run().await, run().await);

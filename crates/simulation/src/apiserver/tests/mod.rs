@@ -1,5 +1,7 @@
 //! The server's promises, one by one. That they are Kubernetes' own is what the conformance test is for.
 
+#![allow(clippy::needless_pass_by_value, reason = "json! is written where it is sent")]
+
 mod admission;
 mod collecting;
 mod deleting;

@@ -1,3 +1,4 @@
+use super::super::kind::LEASE;
 use super::*;
 
 #[test]
@@ -78,7 +79,7 @@ fn who_writes_over_a_newer_version_is_refused() {
     let version = first["metadata"]["resourceVersion"].clone();
     let patch = json!({ "metadata": { "resourceVersion": version, "labels": { "a": "b" } } });
     assert_eq!(refusal(bench.patch(ETCD_CLUSTER, "c", patch)), (409, "Conflict"));
-    let mut blind = first.clone();
+    let mut blind = first;
     meta::set(&mut blind, "resourceVersion", Value::Null);
     assert_eq!(refusal(bench.update(ETCD_CLUSTER, blind)), (422, "Invalid"));
 }
@@ -94,6 +95,18 @@ fn a_write_meant_for_a_predecessor_is_refused() {
     let patch = json!({ "metadata": { "uid": old["metadata"]["uid"] }, "spec": { "replicas": 1 } });
     assert!(bench.patch(ETCD_CLUSTER, "c", patch).is_err());
     assert_eq!(bench.get(ETCD_CLUSTER, "c").unwrap()["spec"]["replicas"], 3);
+}
+
+#[test]
+fn a_replace_of_a_lease_that_is_gone_makes_a_new_one_or_is_a_conflict() {
+    let mut bench = Bench::new();
+    let mut lease = bench.create(LEASE, json!({ "metadata": { "name": "l" }, "spec": {} })).unwrap();
+    bench.delete(LEASE, "l", &DeleteOptions::default()).unwrap();
+    assert_eq!(refusal(bench.update(LEASE, lease.clone())), (409, "Conflict"));
+    let old = lease["metadata"]["uid"].clone();
+    meta::set(&mut lease, "uid", Value::Null);
+    assert_ne!(bench.update(LEASE, lease).unwrap()["metadata"]["uid"], old);
+    assert_eq!(refusal(bench.update(ETCD_CLUSTER, cluster("c"))), (404, "NotFound"));
 }
 
 #[test]
