@@ -67,8 +67,8 @@ impl ApiServer {
             self.store_changed(now, kind, &old, object);
             old = self.existing(kind, namespace, name)?;
         } else if !meta::finalizers(&old).is_empty() && options.resource_version.is_some() {
-            // What the real one says when the request itself takes the last finalizer off: it forgets the version it has
-            // just compared.
+            // What the real one says when the request itself takes the last finalizer off: it forgets the version it
+            // has just compared.
             return Err(ApiError::conflict(
                 kind,
                 name,

@@ -101,7 +101,8 @@ fn clusters() -> Vec<Value> {
 
 fn members() -> Vec<Value> {
     let member = json!({
-        "clusterName": "c", "version": "3.6.16", "storage": { "size": "1Gi" }, "initialCluster": "", "clusterToken": "t",
+        "clusterName": "c", "version": "3.6.16", "storage": { "size": "1Gi" },
+        "initialCluster": "", "clusterToken": "t",
     });
     let mut nameless = member.clone();
     nameless["clusterName"] = json!("");
@@ -241,7 +242,11 @@ pub fn status_changes(kind: Kind) -> Vec<Value> {
 
 /// Changes of any object's metadata.
 pub fn metadata_changes() -> Vec<Value> {
-    let owner = |name: &str, controller: bool| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u", "controller": controller });
+    let owner = |name: &str, controller: bool| {
+        let mut owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u" });
+        owner["controller"] = json!(controller);
+        owner
+    };
     let changes = [
         json!({ "labels": { "app": "a" } }),
         json!({ "labels": { "app": "b" } }),

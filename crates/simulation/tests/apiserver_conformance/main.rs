@@ -1,6 +1,6 @@
-//! Is the model true? The same random requests go to the simulated API server and to a real kube-apiserver, through the
-//! same client; codes, reasons, objects and watches must agree but for identities, versions and times. A difference is a
-//! bug of the model.
+//! Is the model true? The same random requests go to the simulated API server and to a real kube-apiserver, through
+//! the same client; codes, reasons, objects, watches and what the garbage collector leaves must agree but for
+//! identities, versions and times. A difference is a bug of the model.
 //!
 //! Needs the programs that the lab builds, so it runs only when asked for:
 //! `cargo test -p simulation --features conformance --test apiserver_conformance`. `SEEDS=0..100` chooses the seeds.

@@ -50,8 +50,8 @@ fn read_or_write(shared: &Shared, request: Request) -> Result<(bool, Value), Api
     let Request { verb, kind, sub, body, metadata_only, .. } = request;
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let name = request.name.as_deref().unwrap_or_default();
-    let writes_whole = sub.is_none() && [Verb::Create, Verb::Update].contains(&verb);
-    let creates = shared.with(|server, _| writes_whole && server.peek(kind, namespace, name).is_none());
+    let may_create = [Verb::Create, Verb::Update].contains(&verb);
+    let creates = shared.with(|server, _| may_create && server.peek(kind, namespace, name).is_none());
     let object = shared.with(|server, now| match verb {
         Verb::Get if sub == Some(Sub::Scale) => server.scale(kind, namespace, name),
         Verb::Get => server.get(kind, namespace, name),

@@ -1,8 +1,9 @@
-//! One API server for many clients: a `tower` service that speaks Kubernetes' REST API, so that a `kube::Client` and all
-//! that is built on it run unchanged. A [`Hook`] decides the fate of every request, [`Shared::disturb`] that of watches.
+//! One API server for many clients: a `tower` service that speaks Kubernetes' REST API, so that a `kube::Client` and
+//! all that is built on it run unchanged. A [`Hook`] decides the fate of every request, [`Shared::disturb`] that of
+//! watches.
 //!
-//! Nothing here looks at a wall clock or runs on threads of its own: on a paused, single-threaded runtime one seed is one
-//! run.
+//! Nothing here looks at a wall clock or runs on threads of its own: on a paused, single-threaded runtime one seed is
+//! one run.
 
 mod answer;
 mod hook;

@@ -51,11 +51,13 @@ fn the_generation_counts_changes_of_the_spec_alone() {
 fn each_path_writes_its_own_part() {
     let mut bench = Bench::new();
     bench.create(ETCD_CLUSTER, cluster("c")).unwrap();
-    let both = json!({ "spec": { "replicas": 5 }, "status": { "readyMembers": 1 }, "metadata": { "labels": { "a": "b" } } });
-    let main = bench.patch(ETCD_CLUSTER, "c", both).unwrap();
+    let both = |replicas: i32, label: Value| {
+        let metadata = json!({ "labels": { "a": label } });
+        json!({ "spec": { "replicas": replicas }, "status": { "readyMembers": 1 }, "metadata": metadata })
+    };
+    let main = bench.patch(ETCD_CLUSTER, "c", both(5, json!("b"))).unwrap();
     assert!(main.get("status").is_none() && main["spec"]["replicas"] == 5);
-    let both = json!({ "spec": { "replicas": 7 }, "status": { "readyMembers": 1 }, "metadata": { "labels": { "a": null } } });
-    let status = bench.patch_status(ETCD_CLUSTER, "c", both).unwrap();
+    let status = bench.patch_status(ETCD_CLUSTER, "c", both(7, Value::Null)).unwrap();
     assert_eq!((&status["spec"]["replicas"], &status["status"]["readyMembers"]), (&json!(5), &json!(1)));
     assert_eq!(status["metadata"]["labels"]["a"], "b");
 }
@@ -120,7 +122,8 @@ fn scale_writes_replicas_and_nothing_else() {
     assert_eq!(scaled["spec"], json!({ "replicas": 5 }));
     let now = bench.get(ETCD_CLUSTER, "c").unwrap();
     assert_eq!((meta::generation(now), &now["spec"]["version"]), (2, &json!("3.6.16")));
-    let stale = json!({ "metadata": { "resourceVersion": made["metadata"]["resourceVersion"] }, "spec": { "replicas": 1 } });
+    let version = &made["metadata"]["resourceVersion"];
+    let stale = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": 1 } });
     let outcome = bench.server.update(0, ETCD_CLUSTER, "ns", "c", stale, Some(Sub::Scale));
     assert_eq!(refusal(outcome), (409, "Conflict"));
     assert_eq!(refusal(bench.server.scale(POD, "ns", "p")), (404, "NotFound"));
