@@ -43,7 +43,9 @@ pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     }
     let Some(list) = scene.membership() else { return };
     let [only] = list.members.as_slice() else { return };
-    let seed = scene.running().find(|m| m.member.spec.bootstrap && only.peer_urls.contains(&m.peer_url()));
+    // Also a seed that is to leave: if it has formed a cluster, it holds the only copy of what was written to it.
+    let seed =
+        scene.members.iter().find(|m| m.member.spec.bootstrap && only.peer_urls.contains(&m.peer_url()));
     if seed.is_some() && list.cluster_id != 0 {
         status.cluster_id = Some(ids::format(list.cluster_id));
     }
@@ -130,6 +132,18 @@ mod tests {
         *world.rows() = answer;
         assert_eq!(world.status().cluster_id.as_deref(), Some("00000000000000c1"));
         assert_eq!(world.condition(conditions::AVAILABLE), "True/ClusterDiscovered");
+    }
+
+    #[test]
+    fn a_seed_that_is_deleted_after_it_has_formed_keeps_its_data() {
+        let mut world = World::new(latched());
+        world.pass();
+        world.pass();
+        let at = api::conditions::wire_time(crate::fixtures::now());
+        world.member(0).member.metadata.deletion_timestamp = Some(at);
+        let actions = world.pass();
+        assert!(!actions.iter().any(|a| matches!(a, Action::ReleaseMember { .. })), "{actions:?}");
+        assert!(world.status().cluster_id.is_some());
     }
 
     #[test]

@@ -241,6 +241,11 @@ impl Etcds {
         Volumes { voters: voters.len(), surviving: voters.iter().filter(survives).count() }
     }
 
+    /// When the volumes of a quorum had been destroyed, if they ever were.
+    pub fn disaster(&self, cluster: u64) -> Option<Millis> {
+        self.audit.disasters.get(&cluster).copied()
+    }
+
     pub(super) fn notice_destruction(&mut self) {
         let clusters: Vec<u64> = self.clusters().collect();
         for cluster in clusters {

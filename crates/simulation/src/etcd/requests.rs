@@ -16,12 +16,14 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a voter must have been connected to count for a change of the membership.
 const HEALTH_INTERVAL: Millis = 5_000;
 
-/// The calls of the `etcd` crate's trait.
+/// The calls of the `etcd` crate's trait, and one that it leaves out for good reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Status,
     Members,
     AddLearner { peer_url: String },
+    /// With a vote from the first moment on, whether it runs or not (H3).
+    AddVoter { peer_url: String },
     Promote { id: u64 },
     MoveLeader { to: u64 },
     Remove { id: u64 },
@@ -87,7 +89,8 @@ impl Etcds {
         match request {
             Request::Status => Ok(Response::Status(self.status(at))),
             Request::Members => self.list(at).map(Response::Members),
-            Request::AddLearner { peer_url } => self.add(at, peer_url).map(Response::Members),
+            Request::AddLearner { peer_url } => self.add(at, peer_url, true).map(Response::Members),
+            Request::AddVoter { peer_url } => self.add(at, peer_url, false).map(Response::Members),
             Request::Promote { id } => self.promote(at, id).map(Response::Members),
             Request::MoveLeader { to } => self.move_leader(at, to).map(|()| Response::Done),
             Request::Remove { id } => self.remove(at, id).map(|()| Response::Done),
@@ -157,7 +160,7 @@ impl Etcds {
         process.data.state.voters().filter(|id| *id == process.data.member || long(id)).count()
     }
 
-    fn add(&mut self, at: usize, peer_url: String) -> Result<Membership, Error> {
+    fn add(&mut self, at: usize, peer_url: String, learner: bool) -> Result<Membership, Error> {
         let process = &self.processes[at];
         let voters = process.data.state.voters().count();
         let needed = match process.flags.adds_only_with_all_voters() {
@@ -171,7 +174,7 @@ impl Etcds {
         }
         // etcd hashes the URL with the second of the request.
         let id = hash([peer_url.as_bytes(), (self.clock / 1000).to_string().as_bytes()]);
-        let row = Row { name: String::new(), url: peer_url, learner: true };
+        let row = Row { name: String::new(), url: peer_url, learner };
         self.configure(at, Change::Add { id, row })
     }
 
