@@ -160,8 +160,7 @@ impl Etcds {
     /// Whether somebody at this URL has a member of this id that has been up before.
     fn knows(&self, at: usize, url: &str, member: u64) -> bool {
         let Answer::From(peer) = self.dial(at, url) else { return false };
-        let data = &self.processes[peer].data;
-        data.local_members().get(&member).is_some_and(|row| !row.name.is_empty())
+        self.processes[peer].local_members().get(&member).is_some_and(|row| !row.name.is_empty())
     }
 
     fn dial(&self, from: usize, url: &str) -> Answer {
@@ -205,7 +204,12 @@ impl Etcds {
     fn join(&self, at: usize, peer: usize) -> Result<Boot, String> {
         let flags = &self.processes[at].flags;
         let known = &self.processes[peer].data;
-        let existing = known.local_members();
+        let existing = self.processes[peer].local_members();
+        if existing.is_empty() {
+            return Err("cannot fetch cluster info from peer urls: failed to get raft cluster member(s) from the given \
+                        URLs"
+                .to_owned());
+        }
         let own = flags.initial_members();
         if existing.len() != own.len() {
             return Err("error validating peerURLs: member count is unequal".to_owned());
@@ -240,6 +244,7 @@ impl Etcds {
                 return Err("incompatible with current running cluster".to_owned());
             }
             self.audit.join(self.clock, &self.processes[at], &data);
+            self.processes[at].fresh = true;
             self.run(at, *data);
             return Ok(None);
         };
@@ -260,7 +265,7 @@ impl Etcds {
     fn run(&mut self, at: usize, data: Data) {
         let generation = self.disks.get(&self.processes[at].disk).map_or(0, |disk| disk.generation);
         self.audit.settle(&self.processes[at], &data, generation);
-        let alone = data.local_members().len() == 1;
+        let alone = data.state.members.len() == 1;
         let jitter = self.jitter(data.member, ELECTION);
         let process = &mut self.processes[at];
         if data.state.removed.contains(&data.member) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::boot::Boot;
 use super::network::{Connection, READ_TIMEOUT};
-use super::store::{Data, Rejected};
+use super::store::{Data, Rejected, Row};
 use super::{DiskId, Etcds, FAREWELL, Flags, Millis, ProcessId, REMOVED};
 
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub(super) struct Process {
     pub connections: BTreeMap<u64, Connection>,
     /// What became of the last membership change it applied, by the entry's id.
     pub outcome: Option<(u64, Result<(), Rejected>)>,
+    /// It joined in this run.
+    pub fresh: bool,
     /// When it ends itself.
     pub leaves: Option<Millis>,
 }
@@ -63,6 +65,7 @@ impl Process {
             deadline: 0,
             connections: BTreeMap::new(),
             outcome: None,
+            fresh: false,
             leaves: None,
         }
     }
@@ -81,6 +84,12 @@ impl Process {
 
     pub fn is_learner(&self) -> bool {
         self.data.state.is_learner(self.data.member)
+    }
+
+    /// The member list as this process tells it to a joiner. With an empty log that is what it was told itself, and
+    /// after a restart nothing.
+    pub fn local_members(&self) -> &BTreeMap<u64, Row> {
+        if self.fresh && self.data.state.index == 0 { &self.data.told } else { &self.data.state.members }
     }
 
     pub fn follow(&mut self, term: u64, leader: u64) {
@@ -180,6 +189,8 @@ impl Etcds {
                 that.booted()
                     && that.data.cluster == this.data.cluster
                     && that.data.state.removed.contains(&this.data.member)
+                    // A member whose log is empty does not know whom to ask, and waits for ever.
+                    && this.data.state.members.contains_key(&that.data.member)
                     && self.network.dials(&this.host, &that.host)
             })
     }

@@ -191,14 +191,17 @@ impl Etcds {
     fn promote(&mut self, at: usize, id: u64) -> Result<Membership, Error> {
         let slow = self.timeout(at, WRITE_LIMIT);
         // Only the leader knows how far a learner is; a follower passes the request on.
-        let leader = self.confirmed_leader(at).ok_or_else(|| slow.clone())?;
+        let mut leader = self.confirmed_leader(at).ok_or_else(|| slow.clone())?;
         if leader != at && !self.network.dials(&self.processes[at].host, &self.processes[leader].host) {
             return Err(slow);
         }
-        let id_of_leader = self.processes[leader].id.clone();
-        // Entries reach a learner within the time of a request.
-        self.send(leader, id);
-        let leader = self.index(&id_of_leader).ok_or_else(|| slow.clone())?;
+        // The newest entry has reached the learner already, or just not yet: right after another change etcd may say that
+        // it has not caught up.
+        if self.jitter(id, 2) == 0 {
+            let process = self.processes[leader].id.clone();
+            self.send(leader, id);
+            leader = self.index(&process).ok_or_else(|| slow.clone())?;
+        }
         let process = &self.processes[leader];
         let state = &process.data.state;
         if !state.members.contains_key(&id) {

@@ -229,16 +229,11 @@ pub(super) struct Data {
     pub commit: u64,
     pub log: Log,
     pub state: State,
-    /// What a joiner was told before its log had anything to say.
+    /// The list that a joiner was told, before its log had anything to say.
     pub told: BTreeMap<u64, Row>,
 }
 
 impl Data {
-    /// The member list as this member tells it to a joiner.
-    pub fn local_members(&self) -> &BTreeMap<u64, Row> {
-        if self.state.index == 0 { &self.told } else { &self.state.members }
-    }
-
     /// Applies what is committed; returns what became of the membership changes among it, by the entry's id.
     pub fn apply(&mut self, max_learners: usize) -> Vec<(u64, Result<(), Rejected>)> {
         let mut outcomes = Vec::new();

@@ -57,6 +57,7 @@ fn a_learner_that_has_not_started_is_not_promoted() {
     world.pass(SETTLED);
     world.promote("a", "b").unwrap();
     assert!(!world.row("a", "b").unwrap().is_learner);
+    world.pass(100);
     assert_eq!(refused(world.promote("a", "b")), "etcdserver: can only promote a learner member");
 }
 
@@ -110,8 +111,27 @@ fn several_learners_can_join_before_the_first_is_promoted() {
         world.pass(500);
     }
     world.promote("a", "b").unwrap();
+    world.pass(100);
     world.promote("a", "c").unwrap();
     assert_eq!(world.members("a").unwrap().voters().count(), 3);
+}
+
+#[test]
+fn right_after_another_change_a_learner_may_not_have_caught_up() {
+    let mut answers = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let mut world = World::new();
+        world.rng = StdRng::seed_from_u64(seed);
+        world.grow(&["a"]);
+        for (name, others) in [("b", &["a", "b"][..]), ("c", &["a", "b", "c"][..])] {
+            world.add("a", name).unwrap();
+            world.start(name, ClusterState::Existing, others);
+            world.pass(500);
+        }
+        world.promote("a", "b").unwrap();
+        answers.insert(world.promote("a", "c").map(drop).map_err(|error| error.to_string()));
+    }
+    assert_eq!(answers.len(), 2, "{answers:?}");
 }
 
 #[test]
@@ -198,6 +218,27 @@ fn a_member_that_was_removed_while_it_was_away_is_turned_away() {
     world.start("c", ClusterState::Existing, &["c"]);
     world.pass(SETTLED);
     assert_eq!(world.ends()[0].1, REMOVED);
+}
+
+#[test]
+fn t7_a_removed_member_without_a_log_does_not_know_whom_to_ask() {
+    let mut world = World::of(&["a", "b", "c"]);
+    let victim = world.followers()[0].clone();
+    world.kill(&victim);
+    world.etcds.wipe(&disk(&victim));
+    world.start(&victim, ClusterState::Existing, &["a", "b", "c"]);
+    world.pass(500);
+    assert_eq!(world.ends().len(), 1, "the leader kills it");
+    let leader = world.leader().unwrap();
+    world.remove(&leader, &victim).unwrap();
+    world.start(&victim, ClusterState::Existing, &["a", "b", "c"]);
+    world.pass(30_000);
+    assert_eq!(world.ends(), []);
+    assert!(is_timeout(&world.status(&victim)));
+    // And whoever asks it for the list learns nothing.
+    world.start("z", ClusterState::Existing, &[&victim, "z"]);
+    world.pass(500);
+    assert!(world.ends()[0].1.contains("failed to get raft cluster member(s)"));
 }
 
 #[test]

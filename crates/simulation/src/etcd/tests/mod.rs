@@ -72,6 +72,7 @@ impl World {
         }
         for name in &names[1..] {
             self.promote(names[0], name).unwrap();
+            self.pass(100);
         }
     }
 
