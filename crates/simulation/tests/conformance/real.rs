@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use etcd::pb::cluster_client::ClusterClient;
 use etcd::pb::kv_client::KvClient;
 use etcd::{Endpoint, Error, Etcd, Pool, pb};
 use simulation::etcd::{ClusterState, Flags, GetResult, PutResult, Request, Response};
@@ -123,6 +124,11 @@ impl Real {
             Request::AddLearner { peer_url } => {
                 self.pool.add_learner(&at, peer_url).await.map(Response::Members)
             }
+            // Not a call of our client; only whether it was taken is compared.
+            Request::AddVoter { peer_url } => match add_voter(flags, peer_url).await {
+                Some(()) => self.pool.members(&at).await.map(Response::Members),
+                None => Err(Error::Unreachable { member: flags.name.clone() }),
+            },
             Request::Promote { id } => self.pool.promote(&at, *id).await.map(Response::Members),
             Request::MoveLeader { to } => self.pool.move_leader(&at, *to).await.map(|()| Response::Done),
             Request::Remove { id } => self.pool.remove(&at, *id).await.map(|()| Response::Done),
@@ -165,6 +171,12 @@ impl Drop for Real {
             let _ = child.wait();
         }
     }
+}
+
+async fn add_voter(flags: &Flags, peer_url: &str) -> Option<()> {
+    let channel = Channel::from_shared(flags.client_url.clone()).ok()?.connect().await.ok()?;
+    let request = pb::MemberAddRequest { peer_ur_ls: vec![peer_url.to_owned()], is_learner: false };
+    ClusterClient::new(channel).member_add(request).await.ok().map(drop)
 }
 
 async fn kv(flags: &Flags) -> Option<KvClient<Channel>> {

@@ -60,15 +60,6 @@ impl Shared {
         Self::over(Arc::new(Mutex::new(server)), seed, clock)
     }
 
-    /// In front of a server that others write to as well; they [`wake`](Self::wake) the watches after it.
-    pub fn over(
-        server: Arc<Mutex<ApiServer>>,
-        seed: u64,
-        clock: impl Fn() -> Millis + Send + Sync + 'static,
-    ) -> Self {
-        Self::over(Arc::new(Mutex::new(server)), seed, clock)
-    }
-
     /// In front of a server that others work on as well; they call [`Shared::wake`] when they have written.
     pub fn over(
         server: Arc<Mutex<ApiServer>>,
