@@ -24,6 +24,11 @@ check: ## The quick subset: format, lints, unit tests (no root)
 	cargo clippy --locked --workspace --all-targets --features lab/acceptance -- -D warnings
 	cargo test --locked --workspace --exclude e2e
 
+.PHONY: soak
+soak: ## Simulated days with faults until stopped: seeds a second, steps, faults, coverage
+	@cargo build --quiet --workspace --bin simulation
+	@$(TARGET)/debug/simulation --forever --jobs $$(nproc)
+
 .PHONY: up
 up: lab ## Start the lab, NODES=1 by default
 	@$(LAB) up --nodes $(or $(NODES),1)

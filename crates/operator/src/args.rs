@@ -51,8 +51,8 @@ pub struct Args {
     #[arg(long)]
     pub kubeconfig: Option<String>,
 
-    /// Clusters worked on at the same time
-    #[arg(long, default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Clusters worked on at the same time; a cluster whose etcd is silent takes a place for up to some seconds
+    #[arg(long, default_value = "64", value_parser = clap::value_parser!(u16).range(1..))]
     pub workers: u16,
 
     /// Log for people instead of machines

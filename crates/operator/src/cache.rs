@@ -119,7 +119,8 @@ pub struct Cache {
 #[derive(Default)]
 struct Inner {
     clusters: HashMap<Key, Entry>,
-    deleted: HashMap<String, Instant>,
+    /// By UID: when the end of an object was told, and at which version.
+    deleted: HashMap<String, (Instant, Option<u64>)>,
 }
 
 /// One full listing of one kind, while it is under way.
@@ -153,7 +154,7 @@ impl Cache {
         let key = object.key()?;
         prune(&mut object);
         let mut inner = self.write();
-        if object.meta().uid.as_ref().is_some_and(|uid| inner.deleted.contains_key(uid)) {
+        if inner.is_deleted(&object) {
             return None;
         }
         let entry = inner.clusters.entry(key.clone()).or_default();
@@ -176,8 +177,8 @@ impl Cache {
         let mut inner = self.write();
         if let Some(uid) = &object.meta().uid {
             let now = Instant::now();
-            inner.deleted.retain(|_, at| now.duration_since(*at) < TOMBSTONE_LIFETIME);
-            inner.deleted.insert(uid.clone(), now);
+            inner.deleted.retain(|_, (at, _)| now.duration_since(*at) < TOMBSTONE_LIFETIME);
+            inner.deleted.insert(uid.clone(), (now, version(object)));
         }
         let entry = inner.clusters.get_mut(&key)?;
         let slot = K::slot(entry);
@@ -255,6 +256,13 @@ impl Cache {
 }
 
 impl Inner {
+    /// Whether this is an older version of something that is gone. A newer one has come back: for a watch, an object that
+    /// loses our label is deleted, and one that gets it again is new.
+    fn is_deleted<K: Resource>(&self, object: &K) -> bool {
+        let tombstone = object.meta().uid.as_ref().and_then(|uid| self.deleted.get(uid));
+        tombstone.is_some_and(|(_, last)| version(object).zip(*last).is_none_or(|(new, last)| new <= last))
+    }
+
     fn drop_if_empty(&mut self, key: &Key) {
         let empty = self.clusters.get(key).is_some_and(|e| {
             e.clusters.is_empty()
@@ -286,11 +294,14 @@ fn is_newer<K: Resource>(new: &K, known: &K) -> bool {
     if new.meta().uid != known.meta().uid {
         return new.meta().creation_timestamp >= known.meta().creation_timestamp;
     }
-    let version = |object: &K| object.meta().resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
     match (version(new), version(known)) {
         (Some(new), Some(known)) => new > known,
         _ => true,
     }
+}
+
+fn version<K: Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_deref().and_then(|v| v.parse().ok())
 }
 
 #[cfg(test)]
@@ -304,7 +315,7 @@ mod tests {
         cluster
     }
 
-    fn version(cache: &Cache) -> Option<String> {
+    fn stored(cache: &Cache) -> Option<String> {
         let key = Key { namespace: "ns".into(), name: "c".into() };
         let entry = cache.entry(&key);
         entry.clusters.get("c").and_then(|s| s.object.metadata.resource_version.clone())
@@ -318,7 +329,7 @@ mod tests {
         cache.wrote(cluster("u", 3));
         assert_eq!(cache.seen(cluster("u", 2), &listing), None, "older than what we wrote");
         assert_eq!(cache.seen(cluster("u", 3), &listing), None, "the echo of our write is no news");
-        assert_eq!(version(&cache).as_deref(), Some("3"));
+        assert_eq!(stored(&cache).as_deref(), Some("3"));
     }
 
     #[test]
@@ -327,8 +338,18 @@ mod tests {
         cache.seen(cluster("u", 1), &Listing::first());
         assert!(cache.deleted(&cluster("u", 2)).is_some());
         cache.wrote(cluster("u", 2));
-        assert_eq!(version(&cache), None);
+        assert_eq!(stored(&cache), None);
         assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn an_object_that_gets_its_label_back_is_seen_again() {
+        let cache = Cache::default();
+        let listing = Listing::first();
+        cache.seen(cluster("u", 1), &listing);
+        cache.deleted(&cluster("u", 2));
+        assert!(cache.seen(cluster("u", 3), &listing).is_some());
+        assert_eq!(stored(&cache).as_deref(), Some("3"));
     }
 
     #[test]
@@ -346,7 +367,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         let fourth = third.next();
         assert_eq!(cache.listed::<EtcdCluster>(&fourth).len(), 1);
-        assert_eq!(version(&cache), None);
+        assert_eq!(stored(&cache), None);
     }
 
     #[test]
@@ -356,6 +377,6 @@ mod tests {
         cache.seen(cluster("old", 1), &listing);
         cache.seen(cluster("new", 5), &listing);
         cache.deleted(&cluster("old", 4));
-        assert_eq!(version(&cache).as_deref(), Some("5"));
+        assert_eq!(stored(&cache).as_deref(), Some("5"));
     }
 }

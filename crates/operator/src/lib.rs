@@ -3,6 +3,7 @@
 //! that an event can announce is waited for with a timer.
 
 pub mod act;
+pub mod ambient;
 pub mod args;
 pub mod cache;
 pub mod http;

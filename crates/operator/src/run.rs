@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::act::Actor;
+use crate::ambient::Real;
 use crate::args::Args;
 use crate::cache::{Cache, Key};
 use crate::http;
@@ -114,7 +115,12 @@ fn reconciler(client: &Client, cache: Arc<Cache>, metrics: Arc<Metrics>, args: &
     let recorder =
         Recorder::new(client.clone(), EventReporter { controller: "etcd-operator".into(), instance });
     Reconciler {
-        observer: Observer { cache: cache.clone(), etcd: etcd.clone(), settings: args.settings() },
+        observer: Observer {
+            cache: cache.clone(),
+            etcd: etcd.clone(),
+            settings: args.settings(),
+            ambient: Arc::new(Real),
+        },
         actor: Actor { client: client.clone(), cache: cache.clone(), etcd },
         reporter: Reporter { client: client.clone(), cache: cache.clone(), recorder },
         cache,

@@ -3,8 +3,9 @@
 
 use api::{EtcdClusterStatus, ids};
 
+use crate::healing::lost_data;
 use crate::view::Scene;
-use crate::{Action, Next, Plan, joiner};
+use crate::{Action, Leaving, Next, Plan, joiner};
 
 /// Makes the seed, or finishes one that was left half-made.
 pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
@@ -25,6 +26,13 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     };
     if seed.is_deleting() {
         plan.wait_for("the bootstrap member is being deleted");
+    } else if let Some(why) = lost_data(seed) {
+        // It can not form what it has lost, and nobody else has a copy: another seed begins anew.
+        plan.act(Action::DeleteMember {
+            name: seed.name().to_owned(),
+            uid: seed.uid().to_owned(),
+            because: Leaving::Broken(why.to_owned()),
+        });
     } else if seed.is_pending() {
         let initial_cluster = format!("{}={}", seed.name(), seed.peer_url());
         plan.act(Action::WireMember { name: seed.name().into(), uid: seed.uid().into(), initial_cluster });
@@ -43,7 +51,9 @@ pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     }
     let Some(list) = scene.membership() else { return };
     let [only] = list.members.as_slice() else { return };
-    let seed = scene.running().find(|m| m.member.spec.bootstrap && only.peer_urls.contains(&m.peer_url()));
+    // Also a seed that is to leave: if it has formed a cluster, it holds the only copy of what was written to it.
+    let seed =
+        scene.members.iter().find(|m| m.member.spec.bootstrap && only.peer_urls.contains(&m.peer_url()));
     if seed.is_some() && list.cluster_id != 0 {
         status.cluster_id = Some(ids::format(list.cluster_id));
     }
@@ -130,6 +140,35 @@ mod tests {
         *world.rows() = answer;
         assert_eq!(world.status().cluster_id.as_deref(), Some("00000000000000c1"));
         assert_eq!(world.condition(conditions::AVAILABLE), "True/ClusterDiscovered");
+    }
+
+    #[test]
+    fn a_seed_that_lost_its_memory_before_it_formed_makes_room_for_another() {
+        let mut world = World::new(latched().memory("64Mi").latched());
+        world.pass();
+        world.pass();
+        world.pass();
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        let seed = world.member(0);
+        let name = seed.name().to_owned();
+        assert!(seed.member.status.as_ref().unwrap().pod_uid.is_some());
+        seed.pod = None;
+        seed.etcd = None;
+        world.view.etcd.membership = None;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [.., Action::DeleteMember { name: gone, .. }] if *gone == name), "{actions:?}");
+    }
+
+    #[test]
+    fn a_seed_that_is_deleted_after_it_has_formed_keeps_its_data() {
+        let mut world = World::new(latched());
+        world.pass();
+        world.pass();
+        let at = api::conditions::wire_time(crate::fixtures::now());
+        world.member(0).member.metadata.deletion_timestamp = Some(at);
+        let actions = world.pass();
+        assert!(!actions.iter().any(|a| matches!(a, Action::ReleaseMember { .. })), "{actions:?}");
+        assert!(world.status().cluster_id.is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod action;
 mod alarms;
 mod bootstrap;
 mod budget;
+mod command;
 mod deletion;
 pub mod disruption;
 mod healing;

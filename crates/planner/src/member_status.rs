@@ -18,7 +18,7 @@ pub(crate) fn assess(
     status.selector = Some(labels::member_selector(&spec.cluster_name, member.name()));
 
     let list = view.etcd.membership.as_ref().map(|seen| &seen.fact);
-    if let Some(row) = list.and_then(|l| l.by_peer_url(&member.peer_url())) {
+    if let Some(row) = list.and_then(|list| member.row_in(list)) {
         // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7).
         if !row.name.is_empty() || member.serving().is_some() {
             status.member_id = Some(ids::format(row.id));
@@ -59,7 +59,7 @@ pub(crate) fn assess(
         let condition = NewCondition::new(type_, on, reason, message, generation);
         conditions::set_condition(&mut status.conditions, condition, now);
     };
-    match readiness(member, status.member_id.is_some()) {
+    match readiness(member, status.member_id.is_some(), status.is_voter) {
         Ok(()) => set(conditions::READY, true, reason::POD_READY, "etcd member is ready".to_owned()),
         Err((reason, message)) => set(conditions::READY, false, reason, message),
     }
@@ -77,8 +77,9 @@ pub(crate) fn assess(
     status
 }
 
-/// Ready: the kubelet says so and etcd has told us the member's id, without which it could not be removed again (H8).
-fn readiness(member: &MemberView, id_known: bool) -> Result<(), (&'static str, String)> {
+/// Ready: the kubelet says so, or etcd itself before the kubelet has looked for the first time; and etcd has told us the
+/// member's id, without which it could not be removed again (H8).
+fn readiness(member: &MemberView, id_known: bool, voter: bool) -> Result<(), (&'static str, String)> {
     if member.member.spec.dormant {
         return Err((reason::PAUSED, "the member is paused".to_owned()));
     }
@@ -88,7 +89,8 @@ fn readiness(member: &MemberView, id_known: bool) -> Result<(), (&'static str, S
     if member.living_pod().is_none() {
         return Err((reason::POD_NOT_READY, "the Pod is terminating".to_owned()));
     }
-    if !is_pod_ready(pod) {
+    let ready = is_pod_ready(pod) || (voter && serves_unprobed(member, pod));
+    if !ready {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending");
         return Err((reason::POD_NOT_READY, format!("pod phase: {phase}")));
     }
@@ -96,6 +98,13 @@ fn readiness(member: &MemberView, id_known: bool) -> Result<(), (&'static str, S
         return Err((reason::DISCOVERING_MEMBER_ID, "etcd does not list this member yet".to_owned()));
     }
     Ok(())
+}
+
+/// The kubelet probes once a second; etcd has answered us already, and knows its leader.
+fn serves_unprobed(member: &MemberView, pod: &Pod) -> bool {
+    let containers = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+    let unprobed = containers.into_iter().any(|c| c.name == "etcd" && c.started == Some(false));
+    unprobed && member.serving().is_some_and(|s| s.leader != 0 && s.errors.is_empty())
 }
 
 fn is_pod_ready(pod: &Pod) -> bool {
@@ -139,6 +148,25 @@ mod tests {
         world.member(0).member.status = None;
         world.view.etcd.membership = None;
         assert_eq!(ready(&world).0, "DiscoveringMemberID");
+    }
+
+    #[test]
+    fn etcds_word_counts_until_the_kubelet_has_looked() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let pod = world.member(0).pod.as_mut().unwrap();
+        unready(pod);
+        let container = &mut pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0];
+        container.started = Some(false);
+        assert_eq!(ready(&world).0, "PodReady");
+        if let Some(Ok(status)) = &mut world.member(0).etcd {
+            status.leader = 0;
+        }
+        assert_eq!(ready(&world).0, "PodNotReady", "etcd knows of no leader");
+        world.rows()[0].is_learner = true;
+        if let Some(Ok(status)) = &mut world.member(0).etcd {
+            status.leader = 1;
+        }
+        assert_eq!(ready(&world).0, "PodNotReady", "learners serve nobody");
     }
 
     #[test]

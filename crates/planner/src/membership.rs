@@ -7,8 +7,10 @@
 
 use etcd::Membership;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
 
-use crate::pod::{etcd_container, max_learners};
+use crate::command::{self, max_learners};
+use crate::disruption::{Verdict, may_remove};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
 
@@ -36,6 +38,11 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
+        // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
+        let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
+        if stuck && !orphans::remove(scene, list, plan) {
+            healing::replace_broken(scene, list, plan);
+        }
         return;
     }
     if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
@@ -58,13 +65,13 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
 /// The last voter can leave only after others have joined, so its leaving does not keep them out.
 fn is_last_voter(list: &Membership, member: &Assessed<'_>) -> bool {
     let mut voters = list.voters();
-    let last = voters.next().filter(|row| row.peer_urls.contains(&member.peer_url()));
+    let last = voters.next().filter(|row| member.stands_for(row));
     last.is_some() && voters.next().is_none()
 }
 
 /// Creates the next member, unless a voter is silent: a cluster that is not whole is not grown (H3).
 fn grow(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
-    let silent = |row: &&etcd::Member| scene.by_peer_url(row).is_none_or(|m| m.serving().is_none());
+    let silent = |row: &&etcd::Member| scene.member_of(row).is_none_or(|m| m.serving().is_none());
     if let Some(silent) = list.voters().find(silent) {
         let name = &silent.name;
         plan.wait_for(format!(
@@ -100,23 +107,21 @@ fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
         return;
     }
     let present = joiner::initial_cluster(list);
-    if list.by_peer_url(&starting.peer_url()).is_none() || spec.initial_cluster != present {
+    if starting.row_in(list).is_none() || spec.initial_cluster != present {
         complete(list, starting, plan);
-    } else if let Some(pod) = starting.living_pod() {
-        let flag = format!("--initial-cluster={present}");
-        let command = etcd_container(pod).and_then(|c| c.command.as_ref());
-        if command.is_some_and(|command| !command.contains(&flag)) {
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
-        }
+    } else if let Some(pod) = starting.living_pod()
+        && command::initial_cluster(pod).is_some_and(|list| list != present)
+    {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
     }
 }
 
 /// Brings a pending member into etcd and tells it whom to join. Safe to repeat after a crash at any point.
 fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
-    let peer_url = pending.peer_url();
-    if list.by_peer_url(&peer_url).is_none() {
-        plan.act(Action::AddLearner { member: pending.name().to_owned(), peer_url });
+    if pending.row_in(list).is_none() {
+        let (member, peer_url) = (pending.name().to_owned(), pending.peer_url());
+        plan.act(Action::AddLearner { member, peer_url });
         // The list that the member joins has to be read again, linearizably.
         plan.look_again(Next::Now);
         return;
@@ -131,17 +136,29 @@ fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
 /// Gives every learner that serves its vote.
 fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     for learner in list.learners() {
-        let Some(member) = scene.by_peer_url(learner) else { continue };
-        if member.serving().is_some() && !member.is_deleting() {
-            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
-        }
+        let Some(member) = scene.member_of(learner) else { continue };
         plan.look_again(Next::Soon);
+        if member.serving().is_none() || member.is_deleting() {
+            continue;
+        }
+        if is_on_record(member) {
+            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+        } else {
+            plan.look_again(Next::Now);
+        }
     }
+}
+
+/// Whether it is written down, on the member and on its Pod, that the member has joined. From its first vote on it must
+/// never come back without its data (T7), also if this process ends right after the promotion.
+fn is_on_record(member: &Assessed<'_>) -> bool {
+    let settled = |pod: &Pod| !command::may_begin_anew(pod, &command::alone(member));
+    member.has_joined() && member.pod.as_ref().is_some_and(settled)
 }
 
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
 fn has_started(list: &Membership, member: &Assessed<'_>) -> bool {
-    member.serving().is_some() || list.by_peer_url(&member.peer_url()).is_some_and(|row| !row.name.is_empty())
+    member.serving().is_some() || member.row_in(list).is_some_and(|row| !row.name.is_empty())
 }
 
 fn waited_for(scene: &Scene<'_>, member: &Assessed<'_>) -> SignedDuration {
@@ -155,6 +172,7 @@ mod tests {
     use crate::MemberView;
     use crate::fixtures::{World, now};
     use api::EtcdCluster;
+    use kube::ResourceExt as _;
 
     fn steps(actions: &[Action]) -> Vec<&'static str> {
         actions.iter().filter_map(Action::reason).collect()
@@ -239,6 +257,31 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_can_not_leave_because_of_a_broken_one_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        let broken = world.member(1);
+        broken.volume = None;
+        broken.pod = None;
+        broken.etcd = None;
+        let name = broken.name().to_owned();
+        let actions = world.pass();
+        assert!(matches!(&actions[..], [Action::DeleteMember { name: gone, .. }] if *gone == name), "{actions:?}");
+        world.settle();
+        assert_eq!(world.view.members.len(), 3);
+        assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_member_that_can_not_leave_because_of_an_orphan_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        world.view.members.remove(1);
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[0], Action::RemoveOrphan { .. }), "{actions:?}");
+    }
+
+    #[test]
     fn h3_a_cluster_that_is_not_whole_is_not_grown() {
         let mut world = settled(3);
         scale(&mut world, 5);
@@ -257,6 +300,25 @@ mod tests {
             matches!(&actions[..], [Action::Promote { .. }, Action::LabelPod { voter: false, .. }]),
             "{actions:?}"
         );
+    }
+
+    #[test]
+    fn t7_nobody_votes_before_it_is_on_record_that_it_must_not_begin_anew() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        world.member(2).member.status.as_mut().unwrap().member_id = None;
+        let plan = world.plan();
+        assert!(!steps(&plan.actions).contains(&"LearnerPromoted"), "the member does not say that it has joined");
+        assert_eq!(plan.next, Next::Now);
+
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        let state = api::labels::annotation::INITIAL_CLUSTER_STATE.to_owned();
+        world.member(2).pod.as_mut().unwrap().annotations_mut().insert(state, "new".into());
+        let actions = world.pass();
+        assert!(!steps(&actions).contains(&"LearnerPromoted"), "its Pod could begin anew");
+        assert!(actions.iter().any(|a| matches!(a, Action::SettlePod { .. })), "{actions:?}");
+        assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
     }
 
     #[test]
@@ -322,10 +384,8 @@ mod tests {
         );
 
         world.member(2).member.spec.initial_cluster = current;
-        let pod = world.member(2).pod.as_mut().unwrap().spec.as_mut().unwrap();
-        let command = pod.containers[0].command.as_mut().unwrap();
-        *command.iter_mut().find(|f| f.starts_with("--initial-cluster=")).unwrap() =
-            "--initial-cluster=stale".into();
+        let pod = world.member(2).pod.as_mut().unwrap();
+        pod.annotations_mut().insert(api::labels::annotation::INITIAL_CLUSTER.into(), "stale".into());
         let actions = world.plan().actions;
         assert!(actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
     }

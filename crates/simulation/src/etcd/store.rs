@@ -1,0 +1,280 @@
+//! What one member has on its disk: identity, hard state, log, and the state that the committed log has led to. A log
+//! keeps its recent entries only; a follower that needs older ones is sent the state instead, as etcd sends a snapshot.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Entries that stay in the log after they were applied, for followers that lag a little.
+const CATCH_UP: usize = 64;
+
+/// A set of keys, as ranges: clients count upwards, so that the set stays small however long a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys(BTreeMap<u64, u64>);
+
+impl Keys {
+    pub fn contains(&self, key: u64) -> bool {
+        self.0.range(..=key).next_back().is_some_and(|(_, &end)| key <= end)
+    }
+
+    pub fn insert(&mut self, key: u64) {
+        if self.contains(key) {
+            return;
+        }
+        let before = key.checked_sub(1).and_then(|k| self.0.range(..=k).next_back().map(|(&s, &e)| (s, e)));
+        let start = match before {
+            Some((start, end)) if end.checked_add(1) == Some(key) => start,
+            _ => key,
+        };
+        let end = key.checked_add(1).and_then(|next| self.0.remove(&next)).unwrap_or(key);
+        self.0.insert(start, end);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().flat_map(|(&start, &end)| start..=end)
+    }
+
+    /// Whether `other` holds all of these. Whole ranges are compared, not keys.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.0.iter().all(|(start, &end)| {
+            other.0.range(..=start).next_back().is_some_and(|(_, &covered)| end <= covered)
+        })
+    }
+}
+
+/// One row of the member list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Empty until the member has published itself.
+    pub name: String,
+    pub url: String,
+    pub learner: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Nothing,
+    Put(u64),
+    Add { id: u64, row: Row },
+    Promote(u64),
+    Remove(u64),
+    Publish { id: u64, name: String },
+    NoSpace(u64),
+    Disarm,
+}
+
+impl Change {
+    pub fn is_membership(&self) -> bool {
+        matches!(self, Self::Add { .. } | Self::Promote(_) | Self::Remove(_))
+    }
+}
+
+/// `id` is unique in the world. Raft does not see it, only the audit does: to raft, equal index and term are equal
+/// entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub term: u64,
+    pub id: u64,
+    pub change: Change,
+}
+
+/// Why a committed change had no effect, in etcd's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rejected {
+    NotFound,
+    UrlExists,
+    IdExists,
+    NotLearner,
+    TooManyLearners,
+}
+
+/// The state machine, applied up to `index`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub index: u64,
+    pub term: u64,
+    pub members: BTreeMap<u64, Row>,
+    pub removed: BTreeSet<u64>,
+    pub keys: Keys,
+    /// Members that have raised NOSPACE.
+    pub no_space: BTreeSet<u64>,
+}
+
+impl State {
+    pub fn voters(&self) -> impl Iterator<Item = u64> {
+        self.members.iter().filter(|(_, row)| !row.learner).map(|(&id, _)| id)
+    }
+
+    pub fn is_voter(&self, id: u64) -> bool {
+        self.members.get(&id).is_some_and(|row| !row.learner)
+    }
+
+    pub fn is_learner(&self, id: u64) -> bool {
+        self.members.get(&id).is_some_and(|row| row.learner)
+    }
+
+    pub fn quorum(&self) -> usize {
+        self.voters().count() / 2 + 1
+    }
+
+    fn apply(&mut self, entry: &Entry, max_learners: usize) -> Result<(), Rejected> {
+        self.index += 1;
+        self.term = entry.term;
+        match &entry.change {
+            Change::Nothing => {}
+            Change::Put(key) => self.keys.insert(*key),
+            Change::Add { id, row } => self.add(*id, row, max_learners)?,
+            Change::Promote(id) => self.promote(*id)?,
+            Change::Remove(id) => {
+                self.members.remove(id).ok_or(Rejected::NotFound)?;
+                self.removed.insert(*id);
+                self.no_space.remove(id);
+            }
+            Change::Publish { id, name } => {
+                if let Some(row) = self.members.get_mut(id) {
+                    row.name.clone_from(name);
+                }
+            }
+            Change::NoSpace(id) => {
+                self.no_space.insert(*id);
+            }
+            Change::Disarm => self.no_space.clear(),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, id: u64, row: &Row, max_learners: usize) -> Result<(), Rejected> {
+        if self.removed.contains(&id) {
+            return Err(Rejected::NotFound);
+        }
+        if self.members.contains_key(&id) {
+            return Err(Rejected::IdExists);
+        }
+        if self.members.values().any(|known| known.url == row.url) {
+            return Err(Rejected::UrlExists);
+        }
+        if row.learner && self.members.values().filter(|known| known.learner).count() >= max_learners {
+            return Err(Rejected::TooManyLearners);
+        }
+        self.members.insert(id, row.clone());
+        Ok(())
+    }
+
+    fn promote(&mut self, id: u64) -> Result<(), Rejected> {
+        let row = self.members.get_mut(&id).ok_or(Rejected::NotFound)?;
+        if !row.learner {
+            return Err(Rejected::NotLearner);
+        }
+        row.learner = false;
+        Ok(())
+    }
+}
+
+/// The entries after `base`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log {
+    base: u64,
+    base_term: u64,
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    pub fn first(&self) -> u64 {
+        self.base + 1
+    }
+
+    pub fn last(&self) -> u64 {
+        self.base + self.entries.len() as u64
+    }
+
+    pub fn last_term(&self) -> u64 {
+        self.entries.back().map_or(self.base_term, |entry| entry.term)
+    }
+
+    pub fn get(&self, index: u64) -> Option<&Entry> {
+        self.entries.get(usize::try_from(index.checked_sub(self.first())?).ok()?)
+    }
+
+    pub fn term(&self, index: u64) -> Option<u64> {
+        if index == self.base { Some(self.base_term) } else { self.get(index).map(|entry| entry.term) }
+    }
+
+    pub fn append(&mut self, entry: Entry) {
+        self.entries.push_back(entry);
+    }
+
+    pub fn truncate(&mut self, last: u64) {
+        self.entries.truncate(last.saturating_sub(self.base) as usize);
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Whether a candidate with such a last entry may be voted for.
+    pub fn is_behind(&self, term: u64, index: u64) -> bool {
+        (term, index) >= (self.last_term(), self.last())
+    }
+}
+
+/// One member's directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Data {
+    pub cluster: u64,
+    pub member: u64,
+    pub term: u64,
+    pub vote: u64,
+    pub commit: u64,
+    pub log: Log,
+    pub state: State,
+    /// What a joiner was told before its log had anything to say.
+    pub told: BTreeMap<u64, Row>,
+}
+
+impl Data {
+    /// The member list as this member tells it to a joiner.
+    pub fn local_members(&self) -> &BTreeMap<u64, Row> {
+        if self.state.index == 0 { &self.told } else { &self.state.members }
+    }
+
+    /// Applies what is committed; returns what became of the membership changes among it, by the entry's id.
+    pub fn apply(&mut self, max_learners: usize) -> Vec<(u64, Result<(), Rejected>)> {
+        let mut outcomes = Vec::new();
+        while self.state.index < self.commit {
+            let Some(entry) = self.log.get(self.state.index + 1) else { break };
+            let outcome = self.state.apply(entry, max_learners);
+            if entry.change.is_membership() {
+                outcomes.push((entry.id, outcome));
+            }
+        }
+        self.compact();
+        outcomes
+    }
+
+    fn compact(&mut self) {
+        let spare = self.log.entries.len().saturating_sub((self.log.last() - self.state.index) as usize);
+        if spare < 2 * CATCH_UP {
+            return;
+        }
+        for _ in CATCH_UP..spare {
+            if let Some(entry) = self.log.entries.pop_front() {
+                self.log.base += 1;
+                self.log.base_term = entry.term;
+            }
+        }
+    }
+
+    /// Takes over another member's state in place of entries that it has dropped.
+    pub fn restore(&mut self, state: &State) {
+        self.log = Log { base: state.index, base_term: state.term, entries: VecDeque::new() };
+        self.commit = state.index;
+        self.state = state.clone();
+    }
+
+    /// Whether this copy can bring the key back: applied, or somewhere in the log.
+    pub fn holds(&self, key: u64) -> bool {
+        self.state.keys.contains(key) || self.log.entries().any(|entry| entry.change == Change::Put(key))
+    }
+}

@@ -1,0 +1,148 @@
+//! What an action of the operator may not do, judged at the moment it is done: rules 1, 2, 6 and 7.
+
+use planner::{Action, ClusterView, Leaving};
+
+use super::{Violation, is_available, watch_quorums};
+use crate::Millis;
+use crate::apiserver::kind::ETCD_CLUSTER;
+use crate::script::SECOND;
+use crate::world::{World, uid_of};
+
+/// A member that has been silent that long is known to be.
+const SILENT: Millis = 40 * SECOND;
+/// How old a confirmed quorum may be when it is written into a status: its time to live, and the pass itself.
+const CONFIRMED: Millis = 8 * SECOND;
+
+/// What is known of the pass that acts.
+pub struct PassFacts<'a> {
+    pub view: &'a ClusterView,
+    pub list_read: bool,
+    pub began: Millis,
+}
+
+/// Judges an action before it is carried out.
+pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Option<Violation> {
+    match action {
+        Action::AddLearner { .. }
+        | Action::Promote { .. }
+        | Action::RemoveFromEtcd { .. }
+        | Action::RemoveOrphan { .. }
+            if !pass.list_read =>
+        {
+            Some(Violation::new(7, format!("{action:?} without a list that was read in this pass")))
+        }
+        Action::DeleteMember { name, because: Leaving::Surplus, .. } => least_missed(world, &pass, name),
+        _ => None,
+    }
+}
+
+/// T22, a consequence of rule 1: a healthy voter does not leave while one stays that has been silent for long.
+fn least_missed(world: &World, pass: &PassFacts<'_>, victim: &str) -> Option<Violation> {
+    let list = &pass.view.etcd.membership.as_ref()?.fact;
+    let row = |name: &str| list.voters().find(|row| row.peer_urls.iter().any(|url| url.contains(&format!("//{name}."))));
+    let served = |id: u64| world.ledger.served_at.get(&(list.cluster_id, id)).copied().unwrap_or_default();
+    let leaves = row(victim)?;
+    if served(leaves.id) + 5 * SECOND < pass.began {
+        return None;
+    }
+    let silent = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting()).find(|m| {
+        let ready = m.member.status.as_ref().is_some_and(|s| api::conditions::is_true(&s.conditions, "Ready"));
+        !ready && row(m.name()).is_some_and(|r| served(r.id) + SILENT < pass.began)
+    })?;
+    Some(Violation::new(1, format!("{victim} leaves although it serves, and {} is kept although it is silent", silent.name())))
+}
+
+/// The state of things before a write.
+pub struct Before {
+    able: Vec<(u64, bool)>,
+}
+
+impl Before {
+    pub fn of(world: &mut World) -> Self {
+        watch_quorums(world);
+        let able = world.living_clusters().into_iter().map(|(_, cluster)| (cluster, is_able(world, cluster, world.now)));
+        Self { able: able.collect() }
+    }
+
+    /// Rule 1: whether a write has left a quorum able to serve.
+    pub fn quorum_kept(self, world: &mut World, what: &dyn std::fmt::Debug, evidence: Millis) -> Option<Violation> {
+        let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
+        watch_quorums(world);
+        let lost = self.able.iter().find(|(cluster, able)| *able && !is_able(world, *cluster, since))?;
+        Some(Violation::new(1, format!("{what:?} took the quorum of {:x}", lost.0)))
+    }
+
+    /// Judges what a write has done. `evidence` is when the pass behind it began to look; who died since then is nobody's
+    /// fault.
+    pub fn compare(
+        self,
+        world: &mut World,
+        action: Option<&Action>,
+        call: &crate::planner_loop::Call,
+        evidence: Millis,
+    ) -> Option<Violation> {
+        let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
+        let lost = self.quorum_kept(world, call, evidence);
+        if lost.is_some() {
+            return lost;
+        }
+        if let Some(Action::DeleteMember { uid, .. }) = action {
+            return one_at_a_time(world, uid);
+        }
+        if let crate::planner_loop::Call::ReplaceStatus(ETCD_CLUSTER, name, object) = call {
+            return confirmed(world, name, object, since);
+        }
+        None
+    }
+}
+
+/// Whether a quorum of the voters has served since that moment.
+fn is_able(world: &World, cluster: u64, since: Millis) -> bool {
+    let voters = world.etcds.voters(cluster);
+    let slack = since.saturating_sub(500);
+    let able = |id: &&u64| world.ledger.served_at.get(&(cluster, **id)).is_some_and(|at| *at >= slack);
+    !voters.is_empty() && voters.iter().filter(able).count() > voters.len() / 2
+}
+
+/// Rule 2.
+fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
+    // The API server refuses what is not there; then nothing was done.
+    let fact = world.ledger.members.get_mut(uid)?;
+    let object = world.api.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let deleting = object
+        .peek(crate::apiserver::kind::ETCD_MEMBER, crate::world::NAMESPACE, &fact.name)
+        .is_some_and(|m| uid_of(m) == uid && m["metadata"]["deletionTimestamp"].is_string());
+    drop(object);
+    // Taking out one that is down already disrupts nothing.
+    let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id).unwrap_or_default();
+    let serves = fact.id.and_then(|id| world.ledger.served_at.get(&(cluster, id)));
+    let disrupts = serves.is_some_and(|at| at + SECOND > world.now);
+    if !deleting || fact.user_deleted || !disrupts {
+        return None;
+    }
+    fact.operator_deleted = true;
+    let owner = fact.owner.clone();
+    let leaving: Vec<String> = world
+        .ledger
+        .members
+        .values()
+        .filter(|m| m.exists && m.operator_deleted && m.owner == owner)
+        .map(|m| m.name.clone())
+        .collect();
+    (leaving.len() > 1).then(|| Violation::new(2, format!("{} leave at the same time", leaving.join(" and "))))
+}
+
+/// Rule 6: who says Available has seen a quorum.
+fn confirmed(world: &World, name: &str, written: &serde_json::Value, since: Millis) -> Option<Violation> {
+    if !is_available(written) {
+        return None;
+    }
+    let stored = world.object(ETCD_CLUSTER, name)?;
+    if !is_available(&stored) {
+        return None;
+    }
+    let cluster = world.etcd_cluster(&uid_of(&stored))?;
+    let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
+    let late = quorum_at + CONFIRMED < since;
+    late.then(|| Violation::new(6, format!("{name} is said to be Available, its quorum was last there at {quorum_at} ms")))
+}

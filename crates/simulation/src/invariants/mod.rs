@@ -1,0 +1,206 @@
+//! The rules that hold in every state, checked against the truth of the world and not against what the operator
+//! believes. Rule 10 (crashes, lost answers, stale caches and old leaders break none of the others) is the sum of all
+//! checks, since all of that happens in every run.
+
+mod actions;
+mod rest;
+
+use std::fmt;
+
+use api::conditions;
+use serde_json::Value;
+
+use crate::Millis;
+use crate::apiserver::kind::ETCD_CLUSTER;
+use crate::script::SECOND;
+use crate::world::World;
+use crate::world::kubelet::Stage;
+
+pub use actions::{Before, PassFacts, before_action};
+pub use rest::Rest;
+
+/// Acknowledged writes and histories are audited this often; a loss does not heal.
+const AUDIT: Millis = 2 * SECOND;
+/// A healthy operator shows within that time that a quorum is gone.
+const SHOWN_WITHIN: Millis = 150 * SECOND;
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The number of the rule.
+    pub rule: u8,
+    pub what: String,
+}
+
+impl Violation {
+    pub fn new(rule: u8, what: impl Into<String>) -> Self {
+        Self { rule, what: what.into() }
+    }
+
+    /// The rule in one line.
+    pub fn rule_text(&self) -> &'static str {
+        match self.rule {
+            0 => "the simulation itself is sound",
+            1 => "no action of ours leaves fewer than a quorum of the voters able to serve",
+            2 => "at most one voluntary disruption per cluster at a time",
+            3 => "a cluster is bootstrapped once, and no member that had joined begins anew without its data",
+            4 => "a volume is deleted only after etcd has confirmed that its member is out",
+            5 => "an acknowledged write is readable as long as a quorum of volumes survives",
+            6 => "Available=True only if a quorum was confirmed recently",
+            7 => "membership actions rest on a linearizable read of the same pass",
+            8 => "when faults stop, a cluster converges or parks in a named condition",
+            _ => "at rest nothing is written",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {} ({}): {}", self.rule, self.rule_text(), self.what)
+    }
+}
+
+/// Looks at the world after a step.
+pub fn check(world: &mut World, led: bool) -> Option<Violation> {
+    if let Some(why) = &world.broken_model {
+        return Some(Violation::new(0, why.clone()));
+    }
+    if let Some(found) = world.ledger.violation() {
+        return Some(found.clone());
+    }
+    if world.now < world.ledger.audited_at + 250 {
+        return None;
+    }
+    watch_quorums(world);
+    watch_operator(world, led);
+    let thorough = world.now / AUDIT != world.ledger.audited_at / AUDIT;
+    world.ledger.audited_at = world.now;
+    if !thorough {
+        return None;
+    }
+    forget_the_deleted(world);
+    begun_anew(world).or_else(|| lost_writes(world)).or_else(|| stale_status(world))
+}
+
+/// Notes which members serve and which clusters have a quorum.
+pub(crate) fn watch_quorums(world: &mut World) {
+    let now = world.now;
+    let serving: Vec<(u64, u64)> = world
+        .pods
+        .values()
+        .filter(|p| p.stage == Stage::Running && p.node.is_some_and(|n| world.nodes[n].is_reachable()))
+        .filter_map(|p| p.process.as_ref())
+        .filter(|process| world.etcds.serving(process))
+        .filter_map(|process| world.etcds.identity(process))
+        .collect();
+    for member in serving {
+        world.ledger.served_at.insert(member, now);
+    }
+    let clusters: Vec<u64> = world.etcds.clusters().collect();
+    for cluster in clusters {
+        if world.etcds.quorum_serves(cluster) {
+            world.ledger.quorum_at.insert(cluster, now);
+        }
+    }
+}
+
+/// Notes since when one operator has been able to do its work.
+fn watch_operator(world: &mut World, led: bool) {
+    let now = world.now;
+    let disturbed = !led || now < world.api_down_until || world.watch_lag.iter().any(|(_, until)| now < *until);
+    if disturbed {
+        world.ledger.undisturbed_since = None;
+    } else {
+        world.ledger.undisturbed_since.get_or_insert(now);
+    }
+}
+
+/// Nothing is expected of a cluster that its user has deleted.
+fn forget_the_deleted(world: &mut World) {
+    let uids: Vec<String> = world.ledger.clusters.iter().filter(|(_, c)| !c.lives()).map(|(u, _)| u.clone()).collect();
+    for uid in uids {
+        if let Some(cluster) = world.etcd_cluster(&uid) {
+            world.etcds.forget_cluster(cluster);
+        }
+    }
+}
+
+/// Rule 3: a second formation after the first was known, or a voter that came back without its memory.
+fn begun_anew(world: &World) -> Option<Violation> {
+    for (uid, cluster) in world.living_clusters() {
+        let latched = world.ledger.clusters.get(&uid).is_some_and(|c| c.id.is_some());
+        let again = world.etcds.formed_again().find(|f| f.cluster == cluster && f.over_acknowledged);
+        if let Some(again) = again.filter(|_| latched) {
+            let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
+            return Some(Violation::new(3, what));
+        }
+        if let Some(second) = second_formation(world, &uid).filter(|_| latched) {
+            return Some(second);
+        }
+        let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);
+        if let Some(forgetful) = forgetful {
+            let what = format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
+            return Some(Violation::new(3, what));
+        }
+        if world.etcds.splits().any(|s| s.cluster == cluster) && world.etcds.disaster(cluster).is_none() {
+            return Some(Violation::new(5, format!("cluster {cluster:x} has two histories")));
+        }
+    }
+    None
+}
+
+/// Two clusters for one object, both with their data.
+fn second_formation(world: &World, uid: &str) -> Option<Violation> {
+    let name = world.ledger.clusters.get(uid).map(|c| c.name.clone())?;
+    let token = api::names::cluster_token(crate::world::NAMESPACE, &name, uid);
+    let alive = |f: &&crate::etcd::Formation| {
+        f.token == token && world.etcds.volumes(f.cluster).surviving > 0 && !world.etcds.voters(f.cluster).is_empty()
+    };
+    let mut clusters: Vec<u64> = world.etcds.formations().iter().filter(alive).map(|f| f.cluster).collect();
+    clusters.dedup();
+    // What a user has taken out by force may go on for a while where nobody can stop it.
+    let wanted = |cluster: &&u64| {
+        let pods = world.pods.values().filter(|p| !p.object_gone && !p.terminating);
+        let mut ids = pods.filter_map(|p| world.etcds.identity(p.process.as_ref()?));
+        ids.any(|(id, _)| id == **cluster)
+    };
+    let serve = clusters.iter().filter(wanted).filter(|c| world.etcds.quorum_serves(**c)).count();
+    (serve > 1).then(|| Violation::new(3, format!("{name} has formed {} clusters that serve side by side", clusters.len())))
+}
+
+/// Rule 5.
+fn lost_writes(world: &World) -> Option<Violation> {
+    let living: Vec<u64> = world.living_clusters().into_iter().map(|(_, cluster)| cluster).collect();
+    let lost = world.etcds.lost_writes().into_iter().find(|l| l.disaster.is_none() && living.contains(&l.cluster))?;
+    let what = format!("cluster {:x} lost {} acknowledged writes, first {:?}", lost.cluster, lost.keys.len(), lost.keys.first());
+    Some(Violation::new(5, what))
+}
+
+/// Rule 6, the other half: a quorum that is gone is not shown as there for long.
+fn stale_status(world: &World) -> Option<Violation> {
+    let since = world.ledger.undisturbed_since?;
+    for (uid, cluster) in world.living_clusters() {
+        let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
+        if world.now.saturating_sub(quorum_at.max(since)) < SHOWN_WITHIN {
+            continue;
+        }
+        let name = world.ledger.clusters.get(&uid).map(|c| c.name.clone()).unwrap_or_default();
+        let object = world.object(ETCD_CLUSTER, &name)?;
+        if is_available(&object) {
+            let gone = (world.now - quorum_at) / SECOND;
+            return Some(Violation::new(6, format!("{name} says Available=True, {gone} s after its quorum was last there")));
+        }
+    }
+    None
+}
+
+/// Whether a cluster object says that it is available.
+pub(crate) fn is_available(object: &Value) -> bool {
+    condition(object, conditions::AVAILABLE).is_some_and(|(status, _)| status == "True")
+}
+
+/// Status and reason of a condition.
+pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> Option<(&'a str, &'a str)> {
+    let found = object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == *type_)?;
+    Some((found["status"].as_str()?, found["reason"].as_str()?))
+}

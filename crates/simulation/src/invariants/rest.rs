@@ -1,0 +1,182 @@
+//! Rules 8 and 9: after the last fault every cluster comes to rest where its spec says, or where a condition says why
+//! not; and at rest nothing is written.
+
+use std::sync::Arc;
+
+use api::conditions::{self, reason};
+use api::{labels, names};
+use serde_json::{Value, json};
+
+use super::{Violation, condition};
+use crate::Millis;
+use crate::apiserver::Kind;
+use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
+use crate::etcd::{Request, Response};
+use crate::script::SECOND;
+use crate::world::{World, name_of, uid_of};
+
+/// Two health checks and their jitter.
+const QUIET: Millis = 75 * SECOND;
+/// How often it is looked.
+const LOOK: Millis = 2 * SECOND;
+
+/// How far a world is on its way to rest.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    looked_at: Millis,
+    /// Everything is as it should be since then, and nothing was written.
+    quiet: Option<(Millis, u64)>,
+    last_reason: String,
+    ever_settled: bool,
+}
+
+impl Rest {
+    /// Whether everything has been in place, and silent, for long enough.
+    pub fn is_reached(&mut self, world: &World) -> bool {
+        if world.now < self.looked_at + LOOK {
+            return false;
+        }
+        self.looked_at = world.now;
+        if let Err(why) = settled(world) {
+            self.last_reason = why;
+            self.quiet = None;
+            return false;
+        }
+        self.ever_settled = true;
+        let revision = world.api().revision();
+        match self.quiet {
+            Some((since, at)) if at == revision => world.now - since > QUIET,
+            _ => {
+                self.quiet = Some((world.now, revision));
+                false
+            }
+        }
+    }
+
+    /// What is wrong with a world that has not come to rest in time.
+    pub fn verdict(&self, world: &World) -> Violation {
+        match settled(world) {
+            Ok(()) if self.ever_settled => Violation::new(9, "everything is in place, but writing does not stop".to_owned()),
+            Ok(()) => Violation::new(8, self.last_reason.clone()),
+            Err(why) => Violation::new(8, why),
+        }
+    }
+}
+
+/// Whether every cluster is where it should be; what is missing, if not.
+fn settled(world: &World) -> Result<(), String> {
+    for wish in &world.script.clusters {
+        match world.object(ETCD_CLUSTER, &wish.name) {
+            None => gone(world, &wish.name)?,
+            Some(cluster) if cluster["metadata"]["deletionTimestamp"].is_string() => {
+                return Err(format!("cluster {} is still being deleted", wish.name));
+            }
+            Some(cluster) => place(world, &wish.name, &cluster)?,
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is left of a deleted cluster, unless that was asked for.
+fn gone(world: &World, name: &str) -> Result<(), String> {
+    if world.ledger.orphaned.contains(name) {
+        return Ok(());
+    }
+    for kind in [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET] {
+        if let Some(left) = belongings(world, kind, name).first() {
+            return Err(format!("{} {} is left of deleted cluster {name}", kind.kind, name_of(left)));
+        }
+    }
+    Ok(())
+}
+
+fn belongings(world: &World, kind: Kind, cluster: &str) -> Vec<Arc<Value>> {
+    let ours = |o: &Arc<Value>| o["metadata"]["labels"].get(labels::CLUSTER) == Some(&json!(cluster));
+    world.objects(kind).into_iter().filter(ours).collect()
+}
+
+fn place(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
+    let wanted = cluster["spec"]["replicas"].as_u64().unwrap_or(3) as usize;
+    let reached = if wanted == 0 { paused(world, name, cluster) } else { running(world, name, cluster, wanted) };
+    reached.or_else(|why| parked(world, name, cluster).ok_or(why))
+}
+
+fn paused(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
+    expect(cluster, conditions::AVAILABLE, "False", reason::PAUSED)?;
+    match belongings(world, POD, name).first() {
+        Some(pod) => Err(format!("{name} is paused, but Pod {} is there", name_of(pod))),
+        None => Ok(()),
+    }
+}
+
+fn running(world: &World, name: &str, cluster: &Value, wanted: usize) -> Result<(), String> {
+    expect(cluster, conditions::AVAILABLE, "True", reason::QUORUM_HEALTHY)?;
+    expect(cluster, conditions::PROGRESSING, "False", reason::RECONCILED)?;
+    expect(cluster, conditions::DEGRADED, "False", reason::QUORUM_HEALTHY)?;
+    if cluster["status"]["observed"]["replicas"] != cluster["spec"]["replicas"]
+        || cluster["status"]["observed"]["version"] != cluster["spec"]["version"]
+    {
+        return Err(format!("{name}: the latest spec was not taken up"));
+    }
+    let members = belongings(world, ETCD_MEMBER, name);
+    let leaving = members.iter().any(|m| m["metadata"]["deletionTimestamp"].is_string());
+    if members.len() != wanted || leaving {
+        return Err(format!("{name} has {} members instead of {wanted}", members.len()));
+    }
+    in_etcd(world, name, cluster, &members)?;
+    let budget = world.object(BUDGET, &names::budget(name)).ok_or_else(|| format!("{name} has no budget"))?;
+    if budget["spec"]["minAvailable"] != json!(wanted / 2 + 1) {
+        return Err(format!("the budget of {name} keeps {}", budget["spec"]["minAvailable"]));
+    }
+    let unlabelled = |p: &&Arc<Value>| p["metadata"]["labels"].get(labels::ROLE) != Some(&json!(labels::VOTER));
+    if let Some(pod) = belongings(world, POD, name).iter().find(unlabelled) {
+        return Err(format!("Pod {} is not labelled as a voter", name_of(pod)));
+    }
+    for service in [names::headless_service(name), names::client_service(name)] {
+        world.object(SERVICE, &service).ok_or_else(|| format!("Service {service} is missing"))?;
+    }
+    Ok(())
+}
+
+/// etcd's own list names exactly the members, all of them voters.
+fn in_etcd(world: &World, name: &str, cluster: &Value, members: &[Arc<Value>]) -> Result<(), String> {
+    let id = world.etcd_cluster(&uid_of(cluster)).ok_or_else(|| format!("{name} has not formed"))?;
+    let leaders = world.etcds.leaders(id);
+    let [leader] = leaders.as_slice() else { return Err(format!("{name} has {} leaders", leaders.len())) };
+    // A copy answers: asking must not change the world.
+    let mut etcds = world.etcds.clone();
+    let Ok(Response::Members(list)) = etcds.call(world.now, &leader.0, Request::Members) else {
+        return Err(format!("the leader of {name} does not answer"));
+    };
+    if let Some(learner) = list.learners().next() {
+        return Err(format!("{name}: {} is still a learner", learner.name));
+    }
+    let mut listed: Vec<String> = list.members.iter().map(|m| m.name.clone()).collect();
+    let mut wanted: Vec<String> = members.iter().map(|m| name_of(m)).collect();
+    listed.sort();
+    wanted.sort();
+    if listed == wanted { Ok(()) } else { Err(format!("{name}: etcd lists {listed:?}, there should be {wanted:?}")) }
+}
+
+fn expect(cluster: &Value, type_: &str, status: &str, reason: &str) -> Result<(), String> {
+    let found = condition(cluster, type_);
+    if found == Some((status, reason)) {
+        return Ok(());
+    }
+    Err(format!("{} is {type_}={found:?}, not {status}/{reason}", name_of(cluster)))
+}
+
+/// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
+fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
+    let (available, because) = condition(cluster, conditions::AVAILABLE)?;
+    let id = world.etcd_cluster(&uid_of(cluster))?;
+    let volumes = world.etcds.volumes(id);
+    // So many volumes are gone that no quorum can come back.
+    if !volumes.is_quorum() {
+        return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because)).then_some(());
+    }
+    // A member that only its user can give up.
+    let (_, progressing) = condition(cluster, conditions::PROGRESSING)?;
+    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.unreachable);
+    (waits && progressing == reason::DEADLINE_EXCEEDED).then_some(())
+}

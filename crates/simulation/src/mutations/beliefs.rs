@@ -1,0 +1,46 @@
+//! Operators that misread what they see.
+
+use planner::{ClusterView, MemberView};
+
+pub(super) fn ended_pods_run(view: &mut ClusterView) {
+    for status in view.members.iter_mut().filter_map(|m| m.pod.as_mut()?.status.as_mut()) {
+        if status.phase.as_deref() == Some("Failed") {
+            status.phase = Some("Running".to_owned());
+        }
+    }
+}
+
+fn forget_joining(member: &mut MemberView) {
+    if let Some(status) = &mut member.member.status {
+        status.member_id = None;
+        status.pvc_uid = None;
+        status.pod_uid = None;
+    }
+}
+
+pub(super) fn never_joined_without_volume(view: &mut ClusterView) {
+    for member in view.members.iter_mut().filter(|m| !m.is_memory() && m.volume.is_none()) {
+        forget_joining(member);
+    }
+}
+
+pub(super) fn memory_never_had_a_pod(view: &mut ClusterView) {
+    for member in view.members.iter_mut().filter(|m| m.is_memory() && m.pod.is_none()) {
+        forget_joining(member);
+    }
+}
+
+pub(super) fn parent_by_name(view: &mut ClusterView) {
+    let Some(uid) = view.cluster.as_ref().and_then(|c| c.metadata.uid.clone()) else { return };
+    for owner in view.members.iter_mut().flat_map(|m| m.member.metadata.owner_references.iter_mut().flatten()) {
+        owner.uid.clone_from(&uid);
+    }
+}
+
+pub(super) fn never_formed(view: &mut ClusterView) {
+    if view.members.is_empty()
+        && let Some(status) = view.cluster.as_mut().and_then(|c| c.status.as_mut())
+    {
+        status.cluster_id = None;
+    }
+}

@@ -1,0 +1,53 @@
+//! Operators that want the right thing and do another.
+
+use api::labels::annotation;
+use planner::{Action, ClusterView};
+use serde_json::{Value, json};
+
+use crate::planner_loop::{Call, EtcdCall};
+
+pub(super) fn born_without_finalizer(_: &ClusterView, action: &Action, call: Call) -> Call {
+    match (action, call) {
+        (Action::CreateMember(_), Call::Create(kind, mut object)) => {
+            object["metadata"]["finalizers"] = Value::Null;
+            Call::Create(kind, object)
+        }
+        (_, call) => call,
+    }
+}
+
+pub(super) fn voting_add(_: &ClusterView, _: &Action, call: Call) -> Call {
+    match call {
+        Call::Etcd(at, EtcdCall::AddLearner(url)) => Call::Etcd(at, EtcdCall::AddVoter(url)),
+        call => call,
+    }
+}
+
+pub(super) fn list_from_objects(view: &ClusterView, action: &Action, call: Call) -> Call {
+    match (action, call) {
+        (Action::WireMember { .. }, Call::Patch(kind, name, mut patch)) if view.members.len() > 1 => {
+            let known = view.members.iter().filter(|m| !m.is_pending() || m.name() == name);
+            let mut list: Vec<String> = known.map(|m| format!("{}={}", m.name(), m.peer_url())).collect();
+            list.sort();
+            patch["spec"]["initialCluster"] = json!(list.join(","));
+            Call::Patch(kind, name, patch)
+        }
+        (_, call) => call,
+    }
+}
+
+pub(super) fn seeds_start_new(view: &ClusterView, action: &Action, call: Call) -> Call {
+    let Action::CreatePod(pod) = action else { return call };
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let Some(seed) = view.members.iter().find(|m| m.name() == name && m.member.spec.bootstrap) else { return call };
+    let Call::Create(kind, mut object) = call else { return call };
+    object["metadata"]["annotations"][annotation::INITIAL_CLUSTER] = json!(seed.member.spec.initial_cluster);
+    object["metadata"]["annotations"][annotation::INITIAL_CLUSTER_STATE] = json!("new");
+    let flags = object["spec"]["containers"][0]["command"].as_array_mut();
+    for flag in flags.into_iter().flatten() {
+        if flag.as_str().is_some_and(|f| f.starts_with("--initial-cluster-state=")) {
+            *flag = json!("--initial-cluster-state=new");
+        }
+    }
+    Call::Create(kind, object)
+}

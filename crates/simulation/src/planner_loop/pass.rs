@@ -1,0 +1,153 @@
+//! One pass over one cluster, call by call: observe, plan, act, report, with the semantics of the operator's own code.
+//! Between any two calls the world goes on.
+
+use api::names;
+use etcd::{Endpoint, Membership};
+use operator::cache::{Entry, Key};
+use operator::observe::endpoint;
+use planner::{ClusterView, EtcdView, MemberView, Plan, Seen, Settings};
+
+use super::call::{Answer, Call, EtcdCall, Failure};
+use super::memory::{Outcome, Stop};
+use crate::Millis;
+use crate::world::NAMESPACE;
+
+/// As in the operator: how long a list is waited for from members that are too few to have one.
+const HASTE: Millis = 300;
+
+/// Where a pass stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    AskStatus,
+    AskMembers(usize),
+    Act(usize),
+    Report(usize),
+}
+
+/// A pass under way.
+pub struct Pass {
+    pub began: Millis,
+    pub view: ClusterView,
+    pub plan: Plan,
+    pub phase: Phase,
+    pub outcome: Outcome,
+    pub stop: Option<Stop>,
+    /// Whom to ask for the list, in order.
+    voters: Vec<String>,
+    hasty: bool,
+    failure: Option<etcd::Error>,
+    /// The linearizable list was read in this very pass.
+    pub list_read: bool,
+    /// The live look before the action at hand has been taken.
+    pub confirmed: bool,
+}
+
+impl Pass {
+    pub fn begin(
+        now: Millis,
+        key: &Key,
+        entry: &Entry,
+        confirmed_at: Option<jiff::Timestamp>,
+        settings: Settings,
+        entropy: u64,
+    ) -> Self {
+        let service = |name: String| entry.services.get(&name).map(|s| (*s.object).clone());
+        let view = ClusterView {
+            namespace: NAMESPACE.to_owned(),
+            name: key.name.clone(),
+            cluster: entry.clusters.get(&key.name).map(|s| (*s.object).clone()),
+            members: members(entry),
+            headless_service: service(names::headless_service(&key.name)),
+            client_service: service(names::client_service(&key.name)),
+            budget: entry.budgets.get(&names::budget(&key.name)).map(|s| (*s.object).clone()),
+            etcd: EtcdView { confirmed_at, ..EtcdView::default() },
+            settings,
+            entropy,
+        };
+        Self {
+            began: now,
+            view,
+            plan: Plan::default(),
+            phase: Phase::AskStatus,
+            outcome: Outcome::default(),
+            stop: None,
+            voters: vec![],
+            hasty: false,
+            failure: None,
+            list_read: false,
+            confirmed: false,
+        }
+    }
+
+    /// Everybody that can be asked for their status.
+    pub fn to_ask(&self) -> Vec<(usize, Endpoint)> {
+        let asks = self.view.living_cluster().is_some();
+        let members = self.view.members.iter().enumerate().filter(|_| asks);
+        members.filter_map(|(index, member)| Some((index, endpoint(member)?))).collect()
+    }
+
+    /// All statuses are in: whom to ask for the list, the leader first.
+    pub fn rank_voters(&mut self) {
+        let mut voters: Vec<_> = self
+            .view
+            .members
+            .iter()
+            .filter_map(|m| Some((m, m.serving()?)))
+            .filter(|(_, status)| !status.is_learner && status.leader != 0)
+            .collect();
+        voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
+        self.voters = voters.iter().map(|(member, _)| member.name().to_owned()).collect();
+        let known = self.view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
+        self.hasty = self.voters.len() < known / 2 + 1;
+        self.phase = Phase::AskMembers(0);
+    }
+
+    /// The next question for the list, or `None` when there is nobody left to ask.
+    pub fn ask_members(&self, index: usize) -> Option<Call> {
+        let name = self.voters.get(index)?;
+        let member = self.view.members.iter().find(|m| m.name() == name)?;
+        Some(Call::Etcd(endpoint(member)?, EtcdCall::Members))
+    }
+
+    /// How long that question is waited for.
+    pub fn members_limit(&self) -> Millis {
+        if self.hasty { HASTE } else { super::call::READ_LIMIT }
+    }
+
+    /// Takes the answer in. True when no further question is needed.
+    pub fn hear_members(&mut self, index: usize, answer: Result<Answer, Failure>, clock: jiff::Timestamp) -> bool {
+        match answer {
+            Ok(Answer::Members(fact)) => {
+                self.list_read = true;
+                self.take_list(index, fact, clock);
+                true
+            }
+            Err(Failure::Etcd(error)) => {
+                self.failure = Some(error);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn take_list(&mut self, index: usize, fact: Membership, clock: jiff::Timestamp) {
+        self.view.etcd.membership = Some(Seen { fact, from: self.voters[index].clone() });
+        self.view.etcd.confirmed_at = Some(clock);
+    }
+
+    /// Nobody gave a list: why.
+    pub fn no_list(&mut self) {
+        let first = || self.view.members.iter().find_map(|m| m.etcd.as_ref()?.as_ref().err().cloned());
+        self.view.etcd.failure = self.failure.take().or_else(first);
+    }
+}
+
+fn members(entry: &Entry) -> Vec<MemberView> {
+    let belongings = |(name, stored): (&String, &operator::cache::Stored<api::EtcdMember>)| MemberView {
+        member: (*stored.object).clone(),
+        pod: entry.pods.get(name).map(|s| (*s.object).clone()),
+        volume: entry.volumes.get(&names::pvc(name)).map(|s| (*s.object).clone()),
+        etcd: None,
+    };
+    entry.members.iter().map(belongings).collect()
+}

@@ -1,0 +1,391 @@
+//! The steps of a pass, each with at most one call, and what becomes of a call.
+
+use api::{EtcdCluster, EtcdMember};
+use operator::cache::{Cached, Key};
+use planner::Action;
+use rand::RngExt;
+use serde_json::Value;
+
+use super::call::{Answer, Call, EtcdCall, Failure};
+use super::memory::Stop;
+use super::pass::{Pass, Phase};
+use super::{Simulation, act};
+use crate::Millis;
+use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER};
+use crate::invariants;
+use crate::script::Fate;
+
+/// What a step led to.
+enum Next {
+    /// Go on after so long.
+    After(Millis),
+    /// The pass is over.
+    Over,
+    /// The process is.
+    Dead,
+}
+
+/// What came of a call, and how long it took.
+enum Called {
+    Answered(Result<Answer, Failure>, Millis),
+    Died,
+}
+
+impl Simulation {
+    /// One step of the operator's work on one cluster.
+    pub(super) fn step(&mut self, id: usize, key: &Key) {
+        let now = self.world.now;
+        let Some(operator) = self.operators.get_mut(&id) else { return };
+        let Some(worker) = operator.workers.get_mut(key).filter(|w| w.due == Some(now)) else { return };
+        if operator.still_until > now {
+            let at = operator.still_until;
+            worker.due = Some(at);
+            self.world.agenda.put(at, crate::world::agenda::Event::Operator(id, key.clone()));
+            return;
+        }
+        let Some(mut pass) = worker.pass.take().or_else(|| self.begin(id, key)) else { return };
+        let next = self.go_on(id, &mut pass);
+        let Some(operator) = self.operators.get_mut(&id) else { return };
+        let worker = operator.workers.entry(key.clone()).or_default();
+        let at = match next {
+            Next::Dead => return,
+            Next::After(delay) => {
+                worker.pass = Some(pass);
+                now + delay
+            }
+            Next::Over => {
+                worker.memory.confirmed_at = pass.view.etcd.confirmed_at;
+                let (next, stop) = (pass.plan.next, pass.stop.as_ref());
+                let span = (pass.began, now);
+                let again = worker.memory.come_back(next, pass.outcome, stop, span, &mut self.world.rng);
+                if std::mem::take(&mut worker.dirty) { now + 1 } else { now + again.max(1) }
+            }
+        };
+        worker.due = Some(at);
+        self.world.agenda.put(at, crate::world::agenda::Event::Operator(id, key.clone()));
+    }
+
+    fn begin(&mut self, id: usize, key: &Key) -> Option<Pass> {
+        let settings = self.settings();
+        let operator = self.operators.get_mut(&id)?;
+        let entry = operator.eyes.cache.entry(key);
+        if entry.clusters.is_empty() && entry.members.is_empty() {
+            operator.workers.remove(key);
+            return None;
+        }
+        let confirmed = operator.workers.get(key).and_then(|w| w.memory.confirmed_at);
+        let entropy = self.world.rng.random();
+        Some(Pass::begin(self.world.now, key, &entry, confirmed, settings, entropy))
+    }
+
+    fn go_on(&mut self, id: usize, pass: &mut Pass) -> Next {
+        match pass.phase.clone() {
+            Phase::AskStatus => self.ask_status(pass),
+            Phase::AskMembers(index) => self.ask_members(id, pass, index),
+            Phase::Act(index) => self.act(id, pass, index),
+            Phase::Report(index) => self.report(id, pass, index),
+        }
+    }
+
+    /// Everybody at once, as the operator does.
+    fn ask_status(&mut self, pass: &mut Pass) -> Next {
+        let mut longest = 0;
+        for (index, at) in pass.to_ask() {
+            let call = Call::Etcd(at, EtcdCall::Status);
+            let reachable = call.reaches(&self.world);
+            let answer = if reachable { call.execute(&mut self.world) } else { Err(call.timeout()) };
+            let timed_out = matches!(&answer, Err(Failure::Etcd(etcd::Error::Timeout { .. })));
+            longest = longest.max(if timed_out { call.limit() } else { 2 });
+            pass.view.members[index].etcd = Some(match answer {
+                Ok(Answer::Status(status)) => Ok(status),
+                Err(Failure::Etcd(error)) => Err(error),
+                _ => continue,
+            });
+        }
+        pass.rank_voters();
+        Next::After(longest)
+    }
+
+    fn ask_members(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
+        let clock = self.clock(id);
+        let Some(call) = pass.ask_members(index) else {
+            pass.no_list();
+            return self.decide(id, pass);
+        };
+        match self.call(id, &call, None, 0) {
+            Called::Died => Next::Dead,
+            Called::Answered(answer, took) => {
+                if pass.hear_members(index, answer, clock) {
+                    return self.decide(id, pass);
+                }
+                pass.phase = Phase::AskMembers(index + 1);
+                Next::After(took.min(pass.members_limit()))
+            }
+        }
+    }
+
+    fn decide(&mut self, id: usize, pass: &mut Pass) -> Next {
+        let clock = self.clock(id);
+        if self.mutation.keeps_list {
+            self.remember_list(pass);
+        }
+        if std::ptr::eq(self.mutation, &raw const crate::mutations::NONE) {
+            pass.plan = planner::plan(&pass.view, clock);
+        } else {
+            let mut view = pass.view.clone();
+            (self.mutation.before)(&mut view);
+            pass.plan = planner::plan(&view, clock);
+            (self.mutation.after)(&view, &mut pass.plan);
+        }
+        self.coverage.planned(&pass.plan);
+        self.tell_plan(id, pass);
+        pass.phase = Phase::Act(0);
+        Next::After(0)
+    }
+
+    /// A line for a plan, unless it says the same as the last one.
+    fn tell_plan(&mut self, id: usize, pass: &Pass) {
+        if !self.world.is_told() {
+            return;
+        }
+        let doing: Vec<String> = pass.plan.actions.iter().map(ToString::to_string).collect();
+        let waiting = [&pass.plan.waiting_for, &pass.plan.complaint].into_iter().flatten().cloned();
+        let (doing, waiting) = (doing.join("; "), waiting.collect::<Vec<_>>().join("; "));
+        let line = format!("operator {id} on {}: plans [{doing}] ({waiting})", pass.view.name);
+        if self.told.insert(pass.view.name.clone(), line.clone()).as_ref() != Some(&line) {
+            self.world.note(|_| line);
+        }
+    }
+
+    /// What an operator does that takes the last list it has.
+    fn remember_list(&mut self, pass: &mut Pass) {
+        let name = pass.view.name.clone();
+        match &pass.view.etcd.membership {
+            Some(list) => drop(self.old_lists.insert(name, list.clone())),
+            None => pass.view.etcd.membership = self.old_lists.get(&name).cloned(),
+        }
+    }
+
+    fn act(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
+        let Some(action) = pass.plan.actions.get(index).cloned() else {
+            pass.phase = Phase::Report(0);
+            return Next::After(0);
+        };
+        let look = act::look(&pass.view, &action).filter(|_| !pass.confirmed);
+        if let Some(look) = look {
+            let (answer, took) = match self.call(id, &look.call, None, 0) {
+                Called::Died => return Next::Dead,
+                Called::Answered(answer, took) => (answer, took),
+            };
+            match act::judge(&look.wanted, answer) {
+                Ok(()) => pass.confirmed = true,
+                Err(stop) => self.failed(pass, index, &action, stop),
+            }
+            return Next::After(took);
+        }
+        let call = match act::call(&pass.view, &action) {
+            Ok(call) => (self.mutation.call)(&pass.view, &action, call),
+            Err(stop) => {
+                self.failed(pass, index, &action, stop);
+                return Next::After(0);
+            }
+        };
+        if let Some(violation) = invariants::before_action(&self.world, pass_facts(pass), &action) {
+            self.world.ledger.violate(violation);
+        }
+        let (answer, took) = match self.call(id, &call, Some(&action), pass.began) {
+            Called::Died => return Next::Dead,
+            Called::Answered(answer, took) => (answer, took),
+        };
+        match act::outcome(&call, answer) {
+            Ok(written) => {
+                self.take_in(id, written);
+                self.coverage.done(&action);
+                pass.outcome.progressed = true;
+                pass.phase = Phase::Act(index + 1);
+                pass.confirmed = false;
+            }
+            Err(stop) => self.failed(pass, index, &action, stop),
+        }
+        Next::After(took)
+    }
+
+    fn failed(&mut self, pass: &mut Pass, index: usize, action: &Action, stop: Stop) {
+        self.coverage.failed(&stop);
+        self.world.note(|_| format!("  {action}: not done, {stop:?}"));
+        pass.confirmed = false;
+        if action.is_optional() {
+            pass.outcome.left_out = true;
+            pass.phase = Phase::Act(index + 1);
+        } else {
+            pass.stop = Some(stop);
+            pass.phase = Phase::Report(0);
+        }
+    }
+
+    fn take_in(&mut self, id: usize, written: Option<(crate::apiserver::Kind, Value)>) {
+        if let (Some((kind, object)), Some(operator)) = (written, self.operators.get(&id)) {
+            operator.eyes.wrote(kind, &object);
+        }
+    }
+
+    /// Statuses of members first, the cluster's last; each only if it says something new.
+    fn report(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
+        let Some(operator) = self.operators.get(&id) else { return Next::Dead };
+        let cache = operator.eyes.cache.clone();
+        let write = if let Some(member) = pass.view.members.get(index) {
+            pass.plan.member_statuses.get(member.name()).and_then(|status| {
+                let latest = cache.latest(&member.member).unwrap_or_else(|| member.member.clone());
+                status_write(&member.member, &latest, status, |m: &EtcdMember| m.status.as_ref(), |m, s| m.status = Some(s))
+            })
+        } else if index == pass.view.members.len() {
+            pass.view.cluster.as_ref().zip(pass.plan.cluster_status.as_ref()).and_then(|(cluster, status)| {
+                let latest = cache.latest(cluster).unwrap_or_else(|| cluster.clone());
+                status_write(cluster, &latest, status, |c: &EtcdCluster| c.status.as_ref(), |c, s| c.status = Some(s))
+            })
+        } else {
+            return Next::Over;
+        };
+        pass.phase = Phase::Report(index + 1);
+        let Some(write) = write else { return Next::After(0) };
+        let kind = if index < pass.view.members.len() { ETCD_MEMBER } else { ETCD_CLUSTER };
+        let Ok((name, object)) = write else {
+            pass.stop.get_or_insert(Stop::Stale);
+            return Next::Over;
+        };
+        let call = Call::ReplaceStatus(kind, name, object);
+        let (answer, took) = match self.call(id, &call, None, pass.began) {
+            Called::Died => return Next::Dead,
+            Called::Answered(answer, took) => (answer, took),
+        };
+        match act::outcome(&call, answer) {
+            Ok(written) => self.take_in(id, written),
+            Err(stop) => {
+                pass.stop.get_or_insert(stop);
+                pass.phase = Phase::Report(usize::MAX);
+            }
+        }
+        Next::After(took)
+    }
+
+    /// Makes a call, and lets happen to it what is to happen.
+    fn call(&mut self, id: usize, call: &Call, action: Option<&Action>, evidence: Millis) -> Called {
+        let usual = self.world.within(1, 12);
+        let fate = self.world.fate();
+        let api = !matches!(call, Call::Etcd(..));
+        if (api && self.world.now < self.world.api_down_until) || !call.reaches(&self.world) {
+            return Called::Answered(Err(call.timeout()), call.limit());
+        }
+        match fate {
+            None => {
+                let answer = self.observed_write(call, action, evidence);
+                let timed_out = matches!(&answer, Err(Failure::Etcd(etcd::Error::Timeout { .. })));
+                Called::Answered(answer, if timed_out { call.limit() } else { usual })
+            }
+            Some(Fate::AnswerLost) => {
+                let _ = self.observed_write(call, action, evidence);
+                Called::Answered(Err(call.timeout()), call.limit())
+            }
+            Some(Fate::RequestLost) => Called::Answered(Err(call.timeout()), call.limit()),
+            Some(Fate::Late(by)) => {
+                let number = self.steps;
+                self.late.insert(number, call.clone());
+                let at = self.world.now + by;
+                self.world.agenda.put(at, crate::world::agenda::Event::Late(number));
+                Called::Answered(Err(call.timeout()), call.limit())
+            }
+            Some(Fate::Slow(by)) => {
+                let answer = self.observed_write(call, action, evidence);
+                Called::Answered(answer, by.min(call.limit() - 1))
+            }
+            Some(Fate::DieBefore) => {
+                self.die(id, 2000);
+                Called::Died
+            }
+            Some(Fate::DieAfter) => {
+                let _ = self.observed_write(call, action, evidence);
+                self.die(id, 2000);
+                Called::Died
+            }
+        }
+    }
+
+    /// Carries a call out and looks at what it did to the world.
+    pub(super) fn observed_write(
+        &mut self,
+        call: &Call,
+        action: Option<&Action>,
+        evidence: Millis,
+    ) -> Result<Answer, Failure> {
+        if !call.is_write() {
+            return call.execute(&mut self.world);
+        }
+        let before = invariants::Before::of(&mut self.world);
+        let answer = call.execute(&mut self.world);
+        self.world.note(|_| {
+            let what = match &answer {
+                Ok(_) => "ok".to_owned(),
+                Err(failure) => format!("{failure:?}"),
+            };
+            format!("  {}: {what}", describe(call))
+        });
+        if let Some(violation) = before.compare(&mut self.world, action, call, evidence) {
+            self.world.ledger.violate(violation);
+        }
+        answer
+    }
+}
+
+fn pass_facts(pass: &Pass) -> invariants::PassFacts<'_> {
+    invariants::PassFacts { view: &pass.view, list_read: pass.list_read, began: pass.began }
+}
+
+/// The write that a status needs: none if it says nothing new, refused if somebody else changed it since.
+fn status_write<K, S>(
+    seen: &K,
+    latest: &K,
+    status: &S,
+    get: impl Fn(&K) -> Option<&S>,
+    set: impl Fn(&mut K, S),
+) -> Option<Result<(String, Value), ()>>
+where
+    K: Cached + serde::Serialize,
+    S: PartialEq + Clone,
+{
+    if get(seen) == Some(status) {
+        return None;
+    }
+    if get(latest) != get(seen) {
+        return Some(Err(()));
+    }
+    let mut object = latest.clone();
+    set(&mut object, status.clone());
+    let name = object.meta().name.clone().unwrap_or_default();
+    let Ok(mut value) = serde_json::to_value(&object) else { return Some(Err(())) };
+    value["apiVersion"] = serde_json::json!(K::api_version(&()));
+    value["kind"] = serde_json::json!(K::kind(&()));
+    Some(Ok((name, value)))
+}
+
+/// One line about a call.
+pub(super) fn describe(call: &Call) -> String {
+    match call {
+        Call::Get(kind, name) => format!("get {} {name}", kind.kind),
+        Call::Create(kind, object) => format!("create {} {}", kind.kind, crate::world::name_of(object)),
+        Call::Patch(kind, name, patch) => format!("patch {} {name}: {patch}", kind.kind),
+        Call::ReplaceStatus(kind, name, object) => {
+            let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let said: Vec<String> = conditions
+                .iter()
+                .map(|c| format!("{}={}/{}", text(&c["type"]), text(&c["status"]), text(&c["reason"])))
+                .collect();
+            format!("status of {} {name}: {}", kind.kind, said.join(" "))
+        }
+        Call::Delete(kind, name, _) => format!("delete {} {name}", kind.kind),
+        Call::Etcd(at, call) => format!("etcd at {}: {call:?}", at.authority.split('.').next().unwrap_or_default()),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

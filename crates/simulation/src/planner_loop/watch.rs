@@ -1,0 +1,153 @@
+//! The operator's cache and what feeds it: six watches that lag, deliver in part, break off and list anew. The cache is
+//! the operator's own.
+
+use std::sync::Arc;
+
+use api::{EtcdCluster, EtcdMember, labels};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use operator::cache::{Cache, Cached, Key, Listing};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::apiserver::{Change, Event, Selector};
+use crate::world::{WATCHED, World};
+
+/// One watch.
+pub struct Watch {
+    revision: u64,
+    listing: Listing,
+    /// A delivery is on its way.
+    pub due: bool,
+}
+
+/// The cache with its six watches.
+pub struct Eyes {
+    pub cache: Arc<Cache>,
+    pub watches: Vec<Watch>,
+    selectors: [Selector; 6],
+}
+
+impl Eyes {
+    /// Lists everything, as an operator does when it starts.
+    pub fn open(world: &World) -> Self {
+        let labelled = Selector::labels(labels::CLUSTER).unwrap_or_default();
+        let selectors = std::array::from_fn(|kind| if kind < 2 { Selector::all() } else { labelled.clone() });
+        let mut eyes = Self { cache: Arc::default(), watches: vec![], selectors };
+        for kind in 0..WATCHED.len() {
+            eyes.watches.push(Watch { revision: 0, listing: Listing::first(), due: false });
+            eyes.list(world, kind);
+        }
+        eyes
+    }
+
+    /// Lists one kind anew. Returns the clusters that are to be looked at.
+    pub fn list(&mut self, world: &World, kind: usize) -> Vec<Key> {
+        let watch = &mut self.watches[kind];
+        watch.listing = watch.listing.next();
+        let (objects, revision) = world.api().list(WATCHED[kind], None, &self.selectors[kind]);
+        watch.revision = revision;
+        let mut keys: Vec<Key> =
+            objects.iter().filter_map(|object| apply(&self.cache, kind, object, &watch.listing)).collect();
+        keys.extend(ended(&self.cache, kind, &watch.listing));
+        keys
+    }
+
+    /// Whether there is something this watch has not told yet.
+    pub fn is_behind(&self, world: &World, kind: usize) -> bool {
+        world.api().revision() > self.watches[kind].revision
+    }
+
+    /// Tells what has happened; all of it, or only the first part. A watch that is too far behind lists anew.
+    pub fn deliver(&mut self, world: &World, kind: usize, most: usize) -> Vec<Key> {
+        let watch = &mut self.watches[kind];
+        watch.due = false;
+        let api = world.api();
+        let Ok(events) = api.watch_since(WATCHED[kind], None, &self.selectors[kind], watch.revision) else {
+            drop(api);
+            return self.list(world, kind);
+        };
+        let all = events.len() <= most;
+        let newest = api.revision();
+        drop(api);
+        let mut keys = vec![];
+        for event in events.into_iter().take(most) {
+            watch.revision = event.revision;
+            keys.extend(tell(&self.cache, kind, &event, &watch.listing));
+        }
+        if all {
+            watch.revision = newest;
+        }
+        keys
+    }
+
+    /// Takes in the answer to one of the operator's own writes.
+    pub fn wrote(&self, kind: crate::apiserver::Kind, object: &Value) {
+        let Some(kind) = WATCHED.iter().position(|k| *k == kind) else { return };
+        match kind {
+            0 => wrote::<EtcdCluster>(&self.cache, object),
+            1 => wrote::<EtcdMember>(&self.cache, object),
+            2 => wrote::<Pod>(&self.cache, object),
+            3 => wrote::<PersistentVolumeClaim>(&self.cache, object),
+            4 => wrote::<Service>(&self.cache, object),
+            _ => wrote::<PodDisruptionBudget>(&self.cache, object),
+        }
+    }
+}
+
+fn tell(cache: &Cache, kind: usize, event: &Event, listing: &Listing) -> Option<Key> {
+    if event.change == Change::Deleted {
+        return match kind {
+            0 => deleted::<EtcdCluster>(cache, &event.object),
+            1 => deleted::<EtcdMember>(cache, &event.object),
+            2 => deleted::<Pod>(cache, &event.object),
+            3 => deleted::<PersistentVolumeClaim>(cache, &event.object),
+            4 => deleted::<Service>(cache, &event.object),
+            _ => deleted::<PodDisruptionBudget>(cache, &event.object),
+        };
+    }
+    apply(cache, kind, &event.object, listing)
+}
+
+fn apply(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Option<Key> {
+    match kind {
+        0 => seen::<EtcdCluster>(cache, object, listing),
+        1 => seen::<EtcdMember>(cache, object, listing),
+        2 => seen::<Pod>(cache, object, listing),
+        3 => seen::<PersistentVolumeClaim>(cache, object, listing),
+        4 => seen::<Service>(cache, object, listing),
+        _ => seen::<PodDisruptionBudget>(cache, object, listing),
+    }
+}
+
+fn ended(cache: &Cache, kind: usize, listing: &Listing) -> Vec<Key> {
+    let lost = match kind {
+        0 => cache.listed::<EtcdCluster>(listing),
+        1 => cache.listed::<EtcdMember>(listing),
+        2 => cache.listed::<Pod>(listing),
+        3 => cache.listed::<PersistentVolumeClaim>(listing),
+        4 => cache.listed::<Service>(listing),
+        _ => cache.listed::<PodDisruptionBudget>(listing),
+    };
+    let mut lost: Vec<Key> = lost.into_iter().collect();
+    lost.sort();
+    lost
+}
+
+fn decode<K: DeserializeOwned>(object: &Value) -> Option<K> {
+    K::deserialize(object).ok()
+}
+
+fn seen<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &Listing) -> Option<Key> {
+    cache.seen(decode::<K>(object)?, listing)
+}
+
+fn deleted<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) -> Option<Key> {
+    cache.deleted(&decode::<K>(object)?)
+}
+
+fn wrote<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) {
+    if let Some(object) = decode::<K>(object) {
+        cache.wrote(object);
+    }
+}

@@ -1,0 +1,123 @@
+//! The operator's etcd client, with the model at the other end: the same limits, the same errors, and the faults of the
+//! script on the way.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd::{Endpoint, Error, Etcd, Membership, Status};
+
+use super::Stage;
+use crate::Millis;
+use crate::etcd::{Request, Response};
+use crate::invariants::Before;
+use crate::script::Fate;
+
+const STATUS_LIMIT: Millis = 1000;
+const READ_LIMIT: Millis = 2000;
+const WRITE_LIMIT: Millis = 5000;
+
+/// See the module's description.
+pub struct EtcdClient {
+    pub stage: Stage,
+}
+
+impl EtcdClient {
+    async fn ask(&self, at: &Endpoint, request: Request, limit: Millis) -> Result<Response, Error> {
+        let member = at.authority.split('.').next().unwrap_or_default().to_owned();
+        let silence = Error::Timeout { member: member.clone(), limit: Duration::from_millis(limit) };
+        let (latency, reaches, fate) = {
+            let mut world = self.stage.world();
+            let fate = if request == Request::Status { None } else { world.fate() };
+            (world.within(1, 4), world.reaches_address(&at.address), fate)
+        };
+        if !reaches || matches!(fate, Some(Fate::RequestLost | Fate::DieBefore)) {
+            sleep(limit).await;
+            return Err(silence);
+        }
+        match fate {
+            Some(Fate::Late(by)) => {
+                let (stage, at) = (self.stage.clone(), at.clone());
+                tokio::spawn(async move {
+                    sleep(limit + by).await;
+                    let _ = carry_out(&stage, &at, &member, request);
+                });
+                sleep(limit).await;
+                Err(silence)
+            }
+            Some(Fate::AnswerLost | Fate::DieAfter) => {
+                sleep(latency).await;
+                let _ = carry_out(&self.stage, at, &member, request);
+                sleep(limit).await;
+                Err(silence)
+            }
+            fate => {
+                sleep(latency).await;
+                let answer = carry_out(&self.stage, at, &member, request);
+                if let Some(Fate::Slow(by)) = fate {
+                    sleep(by.min(limit - 1)).await;
+                }
+                if matches!(answer, Err(Error::Timeout { .. })) {
+                    sleep(limit).await;
+                }
+                answer
+            }
+        }
+    }
+}
+
+async fn sleep(millis: Millis) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// The request arrives at whoever has the address by now.
+fn carry_out(stage: &Stage, at: &Endpoint, member: &str, request: Request) -> Result<Response, Error> {
+    let now = stage.now();
+    let mut world = stage.world();
+    world.advance(now);
+    let Some(process) = world.process_at(&at.address) else {
+        return Err(Error::Unreachable { member: member.to_owned() });
+    };
+    let write = !matches!(request, Request::Status | Request::Members);
+    if !write {
+        return world.etcds.call(now, &process.0, request);
+    }
+    let before = Before::of(&mut world);
+    let what = format!("etcd at {member}: {request:?}");
+    let answer = world.etcds.call(now, &process.0, request);
+    world.note(|_| format!("  {what}: {}", answer.as_ref().map_or_else(ToString::to_string, |_| "ok".to_owned())));
+    if let Some(violation) = before.quorum_kept(&mut world, &what, 0) {
+        world.ledger.violate(violation);
+    }
+    answer
+}
+
+#[async_trait]
+impl Etcd for EtcdClient {
+    async fn status(&self, at: &Endpoint) -> Result<Status, Error> {
+        let answer = self.ask(at, Request::Status, STATUS_LIMIT).await?;
+        answer.status().ok_or_else(|| Error::Unreachable { member: at.authority.clone() })
+    }
+
+    async fn members(&self, at: &Endpoint) -> Result<Membership, Error> {
+        let answer = self.ask(at, Request::Members, READ_LIMIT).await?;
+        answer.members().ok_or_else(|| Error::Unreachable { member: at.authority.clone() })
+    }
+
+    async fn add_learner(&self, at: &Endpoint, peer_url: &str) -> Result<Membership, Error> {
+        let answer = self.ask(at, Request::AddLearner { peer_url: peer_url.to_owned() }, WRITE_LIMIT).await?;
+        answer.members().ok_or_else(|| Error::Unreachable { member: at.authority.clone() })
+    }
+
+    async fn promote(&self, at: &Endpoint, id: u64) -> Result<Membership, Error> {
+        let answer = self.ask(at, Request::Promote { id }, WRITE_LIMIT).await?;
+        answer.members().ok_or_else(|| Error::Unreachable { member: at.authority.clone() })
+    }
+
+    async fn move_leader(&self, at: &Endpoint, to: u64) -> Result<(), Error> {
+        self.ask(at, Request::MoveLeader { to }, WRITE_LIMIT).await.map(drop)
+    }
+
+    async fn remove(&self, at: &Endpoint, id: u64) -> Result<(), Error> {
+        self.ask(at, Request::Remove { id }, WRITE_LIMIT).await.map(drop)
+    }
+}

@@ -1,0 +1,48 @@
+//! What happens to the operator's requests to the API server on their way: the script's faults.
+
+use super::Stage;
+use crate::apiserver::http::{Call, Fate as Way, Hook, Silence, Verb};
+use crate::apiserver::kind::EVENT;
+use crate::script::{Fate, SECOND};
+use crate::world::Order;
+
+/// The operator gives up after that.
+const API_LIMIT: u64 = 10 * SECOND;
+
+/// See the module's description.
+pub struct Fates {
+    pub stage: Stage,
+}
+
+impl Hook for Fates {
+    fn fate(&self, call: &Call<'_>) -> Way {
+        let now = self.stage.now();
+        let mut world = self.stage.world();
+        if now < world.api_down_until {
+            return Way::unreachable(Silence::Reset);
+        }
+        if matches!(call.verb, Verb::List | Verb::Watch) || call.kind == EVENT {
+            return Way::pass();
+        }
+        let usual = world.within(1, 10);
+        if call.verb.is_write() {
+            let what = format!("  {:?} {} {}", call.verb, call.kind.kind, call.name.unwrap_or_default());
+            world.note(|_| what);
+        }
+        match world.fate() {
+            None => Way::delayed(usual),
+            Some(Fate::AnswerLost) => Way::answer_lost(Silence::Hang),
+            Some(Fate::RequestLost) => Way::unreachable(Silence::Hang),
+            Some(Fate::Late(by)) => Way::delayed(API_LIMIT + by),
+            Some(Fate::Slow(by)) => Way { after: by.min(API_LIMIT - 1), ..Way::delayed(usual) },
+            Some(Fate::DieBefore) => {
+                world.orders.push_back(Order::Crash { back: 2 * SECOND });
+                Way::unreachable(Silence::Hang)
+            }
+            Some(Fate::DieAfter) => {
+                world.orders.push_back(Order::Crash { back: 2 * SECOND });
+                Way::answer_lost(Silence::Hang)
+            }
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Scheduler and kubelet: a Pod gets a node, waits for its volume, starts etcd, is probed, is started again with growing
+//! pauses when etcd ends, and ends when its object is deleted. All of it takes time, and none of it happens on a node
+//! that is dead.
+
+use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use serde_json::{Value, json};
+
+use super::agenda::{Event, PodEvent};
+use super::{NAMESPACE, World, wire};
+use crate::Millis;
+use crate::apiserver::kind::{CLAIM, POD};
+use crate::etcd::{DiskId, Flags, ProcessId};
+use crate::invariants::Violation;
+use crate::script::{MINUTE, SECOND};
+
+/// The first pause after a crash, and the longest.
+const BACKOFF: (Millis, Millis) = (10 * SECOND, 5 * MINUTE);
+/// A container that ran this long starts afresh with its pauses.
+const FORGIVEN: Millis = 10 * MINUTE;
+/// Failed probes in a row that cost readiness.
+const PROBE_FAILURES: u32 = 3;
+
+/// How far a Pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// No node yet.
+    Waiting,
+    /// On a node, container to be started.
+    Starting,
+    Running,
+    /// Between two starts.
+    Backoff,
+    /// Failed: never runs again.
+    Ended,
+    /// Its node is gone for good.
+    Lost,
+}
+
+/// What the kubelet knows of a Pod.
+#[derive(Clone, Debug)]
+pub struct PodRun {
+    pub uid: String,
+    pub name: String,
+    pub cluster: String,
+    /// The claim it mounts; none for memory.
+    pub claim: Option<String>,
+    pub command: Vec<String>,
+    /// From the image's tag.
+    pub version: (u8, u8, u8),
+    /// Variables of the container that come from annotations: name and annotation.
+    pub environment: Vec<(String, String)>,
+    pub node: Option<usize>,
+    pub ip: Option<String>,
+    pub process: Option<ProcessId>,
+    pub disk: Option<DiskId>,
+    pub stage: Stage,
+    pub restarts: u32,
+    pub backoff: Millis,
+    pub started_at: Millis,
+    pub ready: bool,
+    pub failed_probes: u32,
+    pub terminating: bool,
+    /// Taken out of the API by force while it may still run.
+    pub object_gone: bool,
+    pub unschedulable_since: Option<Millis>,
+    /// How often etcd refused the list it was given.
+    pub refused: u32,
+    /// etcd's last words.
+    pub last_words: Option<String>,
+}
+
+impl PodRun {
+    fn new(pod: &Pod) -> Option<Self> {
+        let spec = pod.spec.as_ref()?;
+        let claim = spec.volumes.iter().flatten().find_map(|v| v.persistent_volume_claim.as_ref());
+        let labels = pod.metadata.labels.as_ref();
+        let container = planner::etcd_container(pod)?;
+        Some(Self {
+            uid: pod.metadata.uid.clone()?,
+            name: pod.metadata.name.clone()?,
+            cluster: labels.and_then(|l| l.get(api::labels::CLUSTER)).cloned().unwrap_or_default(),
+            claim: claim.map(|c| c.claim_name.clone()),
+            command: container.command.clone().unwrap_or_default(),
+            version: version(container.image.as_deref().unwrap_or_default()),
+            environment: container.env.iter().flatten().filter_map(from_annotation).collect(),
+            node: None,
+            ip: None,
+            process: None,
+            disk: None,
+            stage: Stage::Waiting,
+            restarts: 0,
+            backoff: 0,
+            started_at: 0,
+            ready: false,
+            failed_probes: 0,
+            terminating: false,
+            object_gone: false,
+            unschedulable_since: None,
+            refused: 0,
+            last_words: None,
+        })
+    }
+
+    pub fn is_memory(&self) -> bool {
+        self.claim.is_none()
+    }
+}
+
+/// `metadata.annotations['…']`, which the kubelet looks up at every start.
+fn from_annotation(variable: &EnvVar) -> Option<(String, String)> {
+    let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
+    let key = path.strip_prefix("metadata.annotations['")?.strip_suffix("']")?;
+    Some((variable.name.clone(), key.to_owned()))
+}
+
+/// `…:v3.6.16`
+fn version(image: &str) -> (u8, u8, u8) {
+    let tag = image.rsplit_once(":v").map_or("", |(_, tag)| tag);
+    let mut parts = tag.split('.').map(|part| part.parse().unwrap_or_default());
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+}
+
+impl World {
+    /// A Pod was created.
+    pub(super) fn pod_appears(&mut self, object: &Value) {
+        let Ok(pod) = serde_json::from_value::<Pod>(object.clone()) else { return };
+        let Some(run) = PodRun::new(&pod) else { return };
+        let uid = run.uid.clone();
+        self.pods.insert(uid.clone(), run);
+        let at = self.now + self.within(5, 200);
+        self.agenda.put(at, Event::Pod(uid, PodEvent::Schedule));
+    }
+
+    /// A Pod is to end.
+    pub(super) fn pod_is_deleted(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if std::mem::replace(&mut pod.terminating, true) {
+            return;
+        }
+        let at = self.now + self.within(50, 2500);
+        self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Terminate));
+    }
+
+    /// A Pod's object is gone; the process may not be.
+    pub(super) fn pod_disappears(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.object_gone = true;
+        if pod.process.is_none() {
+            self.forget_pod(uid);
+        } else {
+            let at = self.now + self.within(50, 3000);
+            self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Terminate));
+        }
+    }
+
+    pub(super) fn pod_event(&mut self, uid: &str, event: PodEvent) {
+        match event {
+            PodEvent::Schedule => self.schedule(uid),
+            PodEvent::Start => self.start(uid),
+            PodEvent::Probe => self.probe(uid),
+            PodEvent::Terminate => self.terminate(uid),
+        }
+    }
+
+    fn schedule(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Waiting && !p.object_gone) else { return };
+        let claim = pod.claim.clone();
+        let again = |world: &mut Self| {
+            world.mark_unschedulable(uid);
+            let at = world.now + 2 * SECOND;
+            world.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Schedule));
+        };
+        let mut bound_to = None;
+        let mut disk = DiskId(uid.to_owned());
+        if let Some(claim) = &claim {
+            let Some(object) = self.object(CLAIM, claim) else { return again(self) };
+            if object["metadata"]["deletionTimestamp"].is_string() {
+                return again(self);
+            }
+            disk = DiskId(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
+            if self.disks.get(&disk).is_some_and(|d| d.unreachable) {
+                return again(self);
+            }
+            bound_to = self.disks.get(&disk).and_then(|d| d.node);
+        }
+        let Some(node) = self.choose_node(bound_to) else { return again(self) };
+        let ip = self.new_address();
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.node = Some(node);
+            pod.stage = Stage::Starting;
+            pod.unschedulable_since = None;
+            pod.disk = Some(disk.clone());
+            pod.ip = Some(ip);
+        }
+        if claim.is_some() {
+            self.mount(&disk, node);
+        }
+        let host = self.nodes[node].name.clone();
+        if let Some(name) = self.pods.get(uid).map(|p| p.name.clone()) {
+            let _ = self.api().bind(self.now, NAMESPACE, &name, &host);
+        }
+        self.write_pod_status(uid);
+        let at = self.now + self.within(300, self.temper.slowest_start);
+        self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
+    }
+
+    fn start(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let ready = matches!(pod.stage, Stage::Starting | Stage::Backoff) && !pod.terminating && !pod.object_gone;
+        let (Some(node), Some(disk)) = (pod.node, pod.disk.clone()) else { return };
+        // A node that is dead starts nothing; when it is back, it looks again.
+        if !ready || !self.nodes[node].alive || pod.process.is_some() {
+            return;
+        }
+        if self.is_attached_elsewhere(&disk, uid) || !self.is_bound(&disk, uid) {
+            let at = self.now + SECOND;
+            self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
+            return;
+        }
+        let flags = match Flags::parse(&self.command_line(pod)) {
+            Ok(flags) => Flags { version: pod.version, ..flags },
+            Err(why) => {
+                self.broken_model = Some(format!("a Pod's command line can not be read: {why}"));
+                return;
+            }
+        };
+        let process = ProcessId(format!("{uid}/{}", pod.restarts));
+        let host = self.nodes[node].name.clone();
+        self.note(|w| {
+            let pod = &w.pods[uid];
+            format!("kubelet starts {} on {host} (restart {}, {:?})", pod.name, pod.restarts, flags.initial_cluster_state)
+        });
+        self.starts_on(&disk);
+        self.etcds.start(self.now, process.clone(), &host, flags, disk);
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.process = Some(process);
+            pod.stage = Stage::Running;
+            pod.started_at = self.now;
+            pod.failed_probes = 0;
+        }
+        self.write_pod_status(uid);
+        let at = self.now + self.within(200, 1200);
+        self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Probe));
+    }
+
+    /// The command with its variables filled in as they are now.
+    fn command_line(&self, pod: &PodRun) -> Vec<String> {
+        let object = self.object(POD, &pod.name);
+        let annotation = |key: &str| {
+            let value = object.as_ref().and_then(|o| o["metadata"]["annotations"].get(key)?.as_str().map(str::to_owned));
+            value.unwrap_or_default()
+        };
+        let filled = |flag: &String| {
+            let fill = |flag: String, (name, key): &(String, String)| flag.replace(&format!("$({name})"), &annotation(key));
+            pod.environment.iter().fold(flag.clone(), fill)
+        };
+        pod.command.iter().map(filled).collect()
+    }
+
+    /// A container that ended with its machine counts as restarted.
+    pub(super) fn restart_counted(&mut self, uid: &str) {
+        if let Some(pod) = self.pods.get_mut(uid)
+            && pod.stage == Stage::Backoff
+        {
+            pod.restarts += 1;
+            pod.ready = false;
+        }
+        self.write_pod_status(uid);
+    }
+
+    fn probe(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Running && !p.object_gone) else { return };
+        let (Some(node), Some(process)) = (pod.node, pod.process.clone()) else { return };
+        // When the node is back, probing begins again.
+        if !self.nodes[node].is_reachable() {
+            return;
+        }
+        let healthy = self.etcds.healthy_excluding_no_space(&process);
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.failed_probes = if healthy { 0 } else { pod.failed_probes + 1 };
+        let ready = healthy || (pod.ready && pod.failed_probes < PROBE_FAILURES);
+        let period = if pod.ready || ready { 5 * SECOND } else { SECOND };
+        if ready != pod.ready {
+            pod.ready = ready;
+            self.write_pod_status(uid);
+        }
+        let at = self.now + period;
+        self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Probe));
+    }
+
+    fn terminate(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let (name, object_gone) = (pod.name.clone(), pod.object_gone);
+        if !(pod.terminating || object_gone) || pod.node.is_some_and(|n| !self.nodes[n].is_reachable()) {
+            return;
+        }
+        self.stop_process(uid);
+        if object_gone {
+            self.forget_pod(uid);
+        } else {
+            self.delete_object(POD, &name, Some(uid), None, true);
+        }
+    }
+
+    /// SIGKILL, or the end of the machine.
+    pub(super) fn stop_process(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if let Some(process) = pod.process.take() {
+            let name = pod.name.clone();
+            self.note(|_| format!("etcd of {name} is stopped"));
+            self.etcds.stop(self.now, &process);
+        }
+    }
+
+    fn forget_pod(&mut self, uid: &str) {
+        self.lose_memory(uid);
+        if let Some(pod) = self.pods.remove(uid)
+            && let Some(ip) = pod.ip
+        {
+            self.free_addresses.push(ip);
+        }
+    }
+
+    /// What a Pod had in memory goes with it.
+    pub(super) fn lose_memory(&mut self, uid: &str) {
+        let disk = self.pods.get(uid).filter(|p| p.is_memory()).and_then(|p| p.disk.clone());
+        if let Some(disk) = disk {
+            self.lose_disk(&disk, "its Pod is gone");
+        }
+    }
+
+    /// etcd ended by itself, with these words.
+    pub(super) fn etcd_exits(&mut self, process: &ProcessId, words: &str) {
+        let Some(uid) = self.pods.values().find(|p| p.process.as_ref() == Some(process)).map(|p| p.uid.clone()) else {
+            return;
+        };
+        self.container_ends(&uid, words);
+    }
+
+    pub(super) fn container_ends(&mut self, uid: &str, words: &str) {
+        let now = self.now;
+        let Some(pod) = self.pods.get_mut(uid).filter(|p| p.stage == Stage::Running) else { return };
+        pod.process = None;
+        if now.saturating_sub(pod.started_at) > FORGIVEN {
+            pod.backoff = 0;
+        }
+        // The first restart is immediate.
+        let pause = pod.backoff;
+        pod.backoff = if pause == 0 { BACKOFF.0 } else { (pause * 2).min(BACKOFF.1) };
+        pod.restarts += 1;
+        pod.stage = Stage::Backoff;
+        pod.ready = false;
+        pod.last_words = Some(words.to_owned());
+        pod.refused += u32::from(words.contains("unequal"));
+        let (name, refused) = (pod.name.clone(), pod.refused);
+        self.note(|_| format!("etcd of {name} ends: {words}"));
+        // T13: each restart waits longer, and the fifth costs the member.
+        let undisturbed = self.ledger.undisturbed_since.is_some_and(|since| now - since > MINUTE);
+        if refused > 3 && undisturbed {
+            let what = format!("{name} was started {refused} times with a list that is not etcd's");
+            self.ledger.violate(Violation::new(8, what));
+        }
+        self.write_pod_status(uid);
+        let at = now + pause + self.within(100, 800);
+        self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
+    }
+
+    /// Evicted, or shut down with its node: the Pod stays as Failed.
+    pub(super) fn end_pod(&mut self, uid: &str, reason: &str) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        if matches!(pod.stage, Stage::Ended | Stage::Lost | Stage::Waiting) || pod.object_gone {
+            return;
+        }
+        let name = pod.name.clone();
+        self.note(|_| format!("Pod {name} ends as Failed: {reason}"));
+        self.stop_process(uid);
+        self.lose_memory(uid);
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.stage = Stage::Ended;
+            pod.ready = false;
+            pod.last_words = Some(reason.to_owned());
+        }
+        self.write_pod_status(uid);
+    }
+
+    /// What the kubelet tells the API server of a Pod.
+    pub(super) fn write_pod_status(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid).filter(|p| !p.object_gone) else { return };
+        let name = pod.name.clone();
+        let phase = match pod.stage {
+            Stage::Waiting | Stage::Starting => "Pending",
+            Stage::Ended => "Failed",
+            _ => "Running",
+        };
+        let state = match pod.stage {
+            Stage::Running => json!({ "running": { "startedAt": wire(pod.started_at) } }),
+            Stage::Ended => json!({ "terminated": { "exitCode": 137, "reason": "Error" } }),
+            Stage::Backoff => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
+            _ => json!({ "waiting": { "reason": "ContainerCreating" } }),
+        };
+        let truth = |on: bool| if on { "True" } else { "False" };
+        let at = wire(self.now);
+        let status = json!({
+            "phase": phase,
+            "podIP": if pod.stage == Stage::Starting { Value::Null } else { json!(pod.ip) },
+            "conditions": [
+                { "type": "PodScheduled", "status": "True", "lastTransitionTime": at },
+                { "type": "Ready", "status": truth(pod.ready), "lastTransitionTime": at },
+            ],
+            "containerStatuses": [{
+                "name": "etcd", "ready": pod.ready, "restartCount": pod.restarts,
+                "image": "", "imageID": "", "state": state,
+            }],
+        });
+        self.patch_status(POD, &name, &json!({ "metadata": { "uid": uid }, "status": status }));
+    }
+
+    fn new_address(&mut self) -> String {
+        if self.temper.reuses_addresses
+            && let Some(ip) = self.free_addresses.pop()
+        {
+            return ip;
+        }
+        self.generation += 1;
+        format!("10.{}.{}.{}", self.generation >> 16 & 255, self.generation >> 8 & 255, self.generation & 255)
+    }
+}
