@@ -66,15 +66,6 @@ impl Shared {
         seed: u64,
         clock: impl Fn() -> Millis + Send + Sync + 'static,
     ) -> Self {
-        Self::over(Arc::new(Mutex::new(server)), seed, clock)
-    }
-
-    /// In front of a server that others work on as well; they call [`Shared::wake`] when they have written.
-    pub fn over(
-        server: Arc<Mutex<ApiServer>>,
-        seed: u64,
-        clock: impl Fn() -> Millis + Send + Sync + 'static,
-    ) -> Self {
         Self(Arc::new(Inner {
             server,
             rng: Mutex::new(SmallRng::seed_from_u64(seed)),
@@ -103,7 +94,7 @@ impl Shared {
         result
     }
 
-    /// Lets the watches look for what has been written behind the front door.
+    /// Something was written behind this handle.
     pub fn wake(&self) {
         self.0.changed.send_replace(());
     }
