@@ -26,8 +26,8 @@ check: ## The quick subset: format, lints, unit tests (no root)
 
 .PHONY: soak
 soak: ## Simulated days with faults until stopped: seeds a second, steps, faults, coverage
-	@cargo build --quiet --workspace --bin simulation
-	@$(TARGET)/debug/simulation --forever --jobs $$(nproc)
+	@cargo build --quiet --profile soak --package simulation
+	@$(TARGET)/soak/simulation --forever --jobs $$(nproc)
 
 .PHONY: up
 up: lab ## Start the lab, NODES=1 by default

@@ -1,5 +1,6 @@
 //! Named scripts: days that somebody had, written down.
 
+use crate::regressions;
 use crate::script::{Incident, MINUTE, SECOND, Script, Temper, Timed, Wish};
 
 /// A script with a name.
@@ -12,7 +13,7 @@ pub struct Scenario {
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let three = || wish(3, false);
-    vec![
+    let mut all = vec![
         scenario("birth", "three members, no faults", three(), vec![]),
         scenario("one", "one member, no faults", wish(1, false), vec![]),
         scenario(
@@ -72,7 +73,9 @@ pub fn all() -> Vec<Scenario> {
                 at(61, Incident::Recreate { cluster: 0 }),
             ],
         ),
-    ]
+    ];
+    all.extend(regressions::all());
+    all
 }
 
 fn at(seconds: u64, incident: Incident) -> Timed {

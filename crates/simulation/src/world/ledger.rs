@@ -20,6 +20,8 @@ pub struct ClusterFact {
     pub deleting: bool,
     /// `status.clusterID`, as etcd's number.
     pub id: Option<u64>,
+    /// When that was stored.
+    pub known_at: Millis,
 }
 
 impl ClusterFact {
@@ -96,7 +98,7 @@ impl Ledger {
         fact.owner = owner.map(|o| o["uid"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
     }
 
-    pub(super) fn cluster_changed(&mut self, change: Change, object: &Value) {
+    pub(super) fn cluster_changed(&mut self, now: Millis, change: Change, object: &Value) {
         let fact = self.clusters.entry(uid_of(object)).or_default();
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
@@ -105,8 +107,8 @@ impl Ledger {
         if fact.id.is_some() && id != fact.id {
             let what = format!("clusterID of {} was {:x?} and becomes {id:x?}", fact.name, fact.id);
             self.violation.get_or_insert(Violation::new(3, what));
-        } else {
-            fact.id = id;
+        } else if fact.id.is_none() {
+            (fact.id, fact.known_at) = (id, now);
         }
     }
 
