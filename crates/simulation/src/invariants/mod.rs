@@ -130,13 +130,14 @@ fn forget_the_deleted(world: &mut World) {
 /// Rule 3: a second formation after the first was known, or a voter that came back without its memory.
 fn begun_anew(world: &World) -> Option<Violation> {
     for (uid, cluster) in world.living_clusters() {
-        let latched = world.ledger.clusters.get(&uid).is_some_and(|c| c.id.is_some());
-        let again = world.etcds.formed_again().find(|f| f.cluster == cluster && f.over_acknowledged);
-        if let Some(again) = again.filter(|_| latched) {
+        let known = world.ledger.clusters.get(&uid).and_then(|c| c.id_since);
+        let is_known = |f: &&crate::etcd::Formation| known.is_some_and(|since| f.at >= since);
+        let again = world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged);
+        if let Some(again) = again.into_iter().find(is_known) {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
         }
-        if let Some(second) = second_formation(world, &uid).filter(|_| latched) {
+        if let Some(second) = second_formation(world, &uid).filter(|_| known.is_some()) {
             return Some(second);
         }
         let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);

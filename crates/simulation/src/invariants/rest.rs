@@ -177,7 +177,11 @@ fn expect(cluster: &Value, type_: &str, status: &str, reason: &str) -> Result<()
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
 fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
-    let id = world.etcd_cluster(&uid_of(cluster))?;
+    let Some(id) = world.etcd_cluster(&uid_of(cluster)) else {
+        // A seed that never came to form anything, and its volume is spoilt or where nobody can get at it.
+        let unusable = world.disks.values().any(|d| d.unreachable) || world.etcds.any_corrupt();
+        return (unusable && because == reason::BOOTSTRAP_FAILED).then_some(());
+    };
     let volumes = world.etcds.volumes(id);
     // So many volumes are gone that no quorum can come back.
     if !volumes.is_quorum() {

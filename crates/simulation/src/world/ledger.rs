@@ -20,6 +20,8 @@ pub struct ClusterFact {
     pub deleting: bool,
     /// `status.clusterID`, as etcd's number.
     pub id: Option<u64>,
+    /// Since when it is there.
+    pub id_since: Option<Millis>,
 }
 
 impl ClusterFact {
@@ -96,7 +98,7 @@ impl Ledger {
         fact.owner = owner.map(|o| o["uid"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
     }
 
-    pub(super) fn cluster_changed(&mut self, change: Change, object: &Value) {
+    pub(super) fn cluster_changed(&mut self, now: Millis, change: Change, object: &Value) {
         let fact = self.clusters.entry(uid_of(object)).or_default();
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
@@ -107,6 +109,7 @@ impl Ledger {
             self.violation.get_or_insert(Violation::new(3, what));
         } else {
             fact.id = id;
+            fact.id_since = fact.id_since.or(id.map(|_| now));
         }
     }
 

@@ -208,7 +208,7 @@ impl World {
             (CLAIM, Change::Added) => self.claim_appears(object),
             (CLAIM, Change::Deleted) => self.claim_disappears(object),
             (ETCD_MEMBER, _) => self.ledger.member_changed(change, object),
-            (ETCD_CLUSTER, _) => self.ledger.cluster_changed(change, object),
+            (ETCD_CLUSTER, _) => self.ledger.cluster_changed(self.now, change, object),
             _ => {}
         }
     }
