@@ -89,7 +89,7 @@ async fn the_operator_runs_with_as_little_power_as_possible() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_operator_was_never_refused_a_call() -> Result<()> {
+async fn h47_the_operator_was_never_refused_a_call() -> Result<()> {
     let client = connect().await?;
     operator::wait_until_available(&client).await?;
     let created = operator::pod(&client).await?.metadata.creation_timestamp;

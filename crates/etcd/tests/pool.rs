@@ -1,5 +1,6 @@
 //! The pool against a server that speaks etcd's protocol on a local port.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,12 +16,18 @@ use tonic::{Request, Response, Status};
 #[derive(Clone, Default)]
 struct Member {
     lists: Arc<Mutex<Vec<bool>>>,
+    /// Where calls came from: one address for each connection.
+    callers: Arc<Mutex<BTreeSet<SocketAddr>>>,
     silent: bool,
 }
 
 #[tonic::async_trait]
 impl Maintenance for Member {
-    async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
+    async fn status(
+        &self,
+        request: Request<pb::StatusRequest>,
+    ) -> Result<Response<pb::StatusResponse>, Status> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner).extend(request.remote_addr());
         if self.silent {
             std::future::pending::<()>().await;
         }
@@ -108,6 +115,17 @@ async fn membership_is_read_linearizably() {
     assert_eq!(list.cluster_id, 7);
     assert_eq!((&*list.members[0].name, &*list.members[0].peer_urls[0]), ("a", "http://a:2380"));
     assert_eq!(*member.lists.lock().unwrap(), [true]);
+}
+
+#[tokio::test]
+async fn t17_one_connection_serves_all_calls_to_a_member() {
+    let member = Member::default();
+    let at = serve(member.clone()).await.unwrap();
+    let pool = Pool::default();
+    for _ in 0..5 {
+        pool.status(&at).await.unwrap();
+    }
+    assert_eq!(member.callers.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -130,3 +130,125 @@ pub fn endpoint(member: &MemberView) -> Option<Endpoint> {
         authority: format!("{name}:{}", api::names::CLIENT_PORT),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use api::{EtcdCluster, conditions};
+    use async_trait::async_trait;
+    use etcd::Error;
+    use k8s_openapi::api::core::v1::PodStatus;
+    use kube::Resource as _;
+
+    use super::*;
+    use crate::ambient::Real;
+
+    /// What each member answers, and who was asked for the list.
+    #[derive(Default)]
+    struct Fake {
+        members: BTreeMap<String, Result<Status, Error>>,
+        asked: Mutex<Vec<String>>,
+    }
+
+    #[async_trait]
+    impl Etcd for Fake {
+        async fn status(&self, at: &Endpoint) -> Result<Status, Error> {
+            self.members.get(&at.identity).cloned().unwrap_or(Err(silent()))
+        }
+
+        async fn members(&self, at: &Endpoint) -> Result<Membership, Error> {
+            self.asked.lock().unwrap().push(at.identity.clone());
+            Ok(Membership { cluster_id: 1, members: vec![] })
+        }
+
+        async fn add_learner(&self, _: &Endpoint, _: &str) -> Result<Membership, Error> {
+            Err(silent())
+        }
+
+        async fn promote(&self, _: &Endpoint, _: u64) -> Result<Membership, Error> {
+            Err(silent())
+        }
+
+        async fn move_leader(&self, _: &Endpoint, _: u64) -> Result<(), Error> {
+            Err(silent())
+        }
+
+        async fn remove(&self, _: &Endpoint, _: u64) -> Result<(), Error> {
+            Err(silent())
+        }
+    }
+
+    fn silent() -> Error {
+        Error::Unreachable { member: "x".into() }
+    }
+
+    fn answer(id: u64, leader: u64, is_learner: bool) -> Result<Status, Error> {
+        Ok(Status {
+            cluster_id: 1,
+            member_id: id,
+            version: "3.6.16".into(),
+            leader,
+            is_learner,
+            db_size: 0,
+            raft_applied_index: 1,
+            errors: vec![],
+        })
+    }
+
+    fn member(name: &str) -> MemberView {
+        let mut member = EtcdCluster::test("ns", "c").latched().member(name);
+        member.metadata.uid = Some(format!("uid-{name}"));
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(name.to_owned());
+        pod.metadata.owner_references = member.controller_owner_ref(&()).map(|owner| vec![owner]);
+        pod.status = Some(PodStatus { pod_ip: Some("10.0.0.1".into()), ..PodStatus::default() });
+        MemberView { member, pod: Some(pod), ..MemberView::default() }
+    }
+
+    /// Who is asked for the list, of members that answer like that.
+    async fn asked(answers: Vec<(MemberView, Result<Status, Error>)>) -> Vec<String> {
+        let id = |m: &MemberView| m.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap();
+        let members = answers.iter().map(|(m, answer)| (id(m), answer.clone())).collect();
+        let etcd = Arc::new(Fake { members, ..Fake::default() });
+        let observer = Observer {
+            cache: Arc::default(),
+            etcd: etcd.clone(),
+            settings: Settings::default(),
+            ambient: Arc::new(Real),
+        };
+        let mut view =
+            ClusterView { members: answers.into_iter().map(|(m, _)| m).collect(), ..Default::default() };
+        observer.ask_etcd(&mut view).await;
+        let asked = etcd.asked.lock().unwrap().clone();
+        asked
+    }
+
+    #[tokio::test]
+    async fn t14_any_voter_can_be_asked_not_the_seed_alone() {
+        let voters = vec![(member("a"), Err(silent())), (member("b"), answer(2, 2, false))];
+        assert_eq!(asked(voters).await, ["b"]);
+    }
+
+    #[tokio::test]
+    async fn t15_h22_h23_learners_are_not_asked_for_the_list() {
+        let both = vec![(member("a"), answer(1, 2, true)), (member("b"), answer(2, 2, false))];
+        assert_eq!(asked(both).await, ["b"]);
+    }
+
+    #[tokio::test]
+    async fn h12_members_whose_pod_is_ending_are_not_asked() {
+        let mut ending = member("a");
+        let at = conditions::wire_time(Timestamp::UNIX_EPOCH);
+        ending.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at);
+        let both = vec![(ending, answer(1, 1, false)), (member("b"), answer(2, 1, false))];
+        assert_eq!(asked(both).await, ["b"]);
+    }
+
+    #[tokio::test]
+    async fn the_leader_is_asked_first() {
+        let both = vec![(member("a"), answer(1, 2, false)), (member("b"), answer(2, 2, false))];
+        assert_eq!(asked(both).await, ["b"]);
+    }
+}

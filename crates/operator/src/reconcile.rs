@@ -221,6 +221,16 @@ mod tests {
     }
 
     #[test]
+    fn h19_a_conflict_is_tried_again_within_a_second_or_so() {
+        let mut memory = Memory::default();
+        let stale = Error::Stale("status of EtcdCluster c".into());
+        for _ in 0..80 {
+            let again = come_back(&mut memory, Next::AtRest, Outcome::default(), Some(&stale));
+            assert!(again <= Duration::from_millis(1100), "{again:?}");
+        }
+    }
+
+    #[test]
     fn what_was_left_out_is_tried_again_without_haste() {
         let mut memory = Memory::default();
         let left_out = Outcome { left_out: true, progressed: false };

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_a_seed_whose_creation_was_not_answered_is_created_under_the_same_name() {
+    fn h1_h14_a_seed_whose_creation_was_not_answered_is_created_under_the_same_name() {
         let mut world = World::new(latched());
         let name = |actions: &[Action]| created(actions)[0].metadata.name.clone();
         let first = name(&world.plan().actions);

@@ -151,6 +151,34 @@ mod tests {
     }
 
     #[test]
+    fn h9_a_member_is_not_let_go_while_nobody_can_be_asked() {
+        let mut world = world(3);
+        delete(world.member(2));
+        for member in &mut world.view.members[..2] {
+            member.pod = None;
+            member.etcd = None;
+            member.member.status.as_mut().unwrap().pod_name = None;
+        }
+        world.view.etcd.membership = None;
+        let actions = world.plan().actions;
+        assert!(!actions.iter().any(|a| matches!(a, Action::ReleaseMember { .. })), "{actions:?}");
+    }
+
+    #[test]
+    fn h10_a_cluster_that_is_not_seen_is_looked_for_before_its_members_go() {
+        let mut world = world(1);
+        delete(world.member(0));
+        let uid = world.view.cluster.take().unwrap().metadata.uid;
+        let actions = world.plan().actions;
+        let [Action::ReleaseMember { because: Release::ClusterDeleted { cluster, uid: asked }, .. }] =
+            &actions[..]
+        else {
+            panic!("{actions:?}")
+        };
+        assert_eq!((cluster.as_str(), asked), ("c", &uid), "the live look is for this very object");
+    }
+
+    #[test]
     fn t12_the_last_member_is_not_let_go() {
         let mut world = world(1);
         delete(world.member(0));

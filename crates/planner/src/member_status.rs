@@ -205,6 +205,15 @@ mod tests {
     }
 
     #[test]
+    fn h24_the_seed_is_a_voter_on_every_pass_before_it_has_formed() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        world.view.etcd.membership = None;
+        world.member(0).member.status = None;
+        assert!(status_of(&world, 0).is_voter);
+    }
+
+    #[test]
     fn an_unready_pod_is_named_by_its_phase() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
         unready(world.member(0).pod.as_mut().unwrap());

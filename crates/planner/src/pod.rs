@@ -330,6 +330,17 @@ mod tests {
     }
 
     #[test]
+    fn h17_a_member_without_a_quorum_is_not_restarted_for_it() {
+        let pod = pod_of(EtcdCluster::test("ns", "c"));
+        let etcd = etcd_container(&pod).unwrap();
+        let liveness = etcd.liveness_probe.as_ref().unwrap();
+        assert!(liveness.http_get.is_none());
+        assert_eq!(liveness.tcp_socket.as_ref().unwrap().port, IntOrString::Int(2380));
+        let day = etcd.startup_probe.as_ref().unwrap();
+        assert!(day.failure_threshold.unwrap() * day.period_seconds.unwrap() >= 86_400);
+    }
+
+    #[test]
     fn h37_claims_alone_are_a_wish() {
         let claims: ResourceRequirements = serde_json::from_str(r#"{"claims": [{"name": "x"}]}"#).unwrap();
         assert_eq!(resources(Some(&claims)), claims);

@@ -118,7 +118,7 @@ fn progressing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::World;
+    use crate::fixtures::{World, now};
     use api::EtcdCluster;
 
     fn three() -> World {
@@ -178,6 +178,21 @@ mod tests {
         assert_eq!(once, message(&world), "T11: the message is stable");
         world.settle();
         assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn t11_a_missed_deadline_is_said_in_the_same_words_each_time() {
+        let mut cluster = EtcdCluster::test("ns", "c");
+        cluster.spec.affinity = Some(k8s_openapi::api::core::v1::Affinity::default());
+        let mut world = World::settled(cluster);
+        crate::fixtures::unready(world.member(0).pod.as_mut().unwrap());
+        let past = conditions::wire_time(now() - SignedDuration::from_secs(1));
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().progress_deadline = Some(past);
+        world.pass();
+        let first = world.status();
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/DeadlineExceeded");
+        world.pass();
+        assert_eq!(world.status(), first);
     }
 
     #[test]

@@ -45,7 +45,7 @@ async fn rule_01_memory_cannot_be_paused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn rule_02_memory_needs_a_size() -> Result<()> {
+async fn h36_rule_02_memory_needs_a_size() -> Result<()> {
     let message = "spec.storage.size must be > 0";
     arena(async |arena| {
         arena.accepts(CLUSTER, memory(json!("64Mi"))).await?;

@@ -135,7 +135,7 @@ async fn clusters_scale() -> Result<()> {
 }
 
 #[tokio::test]
-async fn members_scale() -> Result<()> {
+async fn h29_members_scale() -> Result<()> {
     arena(async |arena| {
         let spec = json!({"clusterName": "c", "version": "0.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
         let stored = arena.stored("EtcdMember", spec).await?;

@@ -16,7 +16,7 @@ fn name(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn tightened_missing_spec() -> Result<()> {
+async fn t20_tightened_missing_spec() -> Result<()> {
     arena(async |arena| {
         arena.accepts(CLUSTER, json!({"version": "0.0.0"})).await?;
         arena.refuses(CLUSTER, Value::Null, "spec is required: say at least which version").await?;
@@ -30,7 +30,7 @@ async fn tightened_missing_spec() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tightened_name_with_dots() -> Result<()> {
+async fn t20_tightened_name_with_dots() -> Result<()> {
     arena(async |arena| {
         arena.accepts_named(CLUSTER, "my-etcd", cluster(json!({}))).await?;
         // Kubernetes 1.36 takes Service names that start with a digit, so we do too.
@@ -48,7 +48,7 @@ async fn tightened_name_with_dots() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tightened_name_too_long_for_the_client_service() -> Result<()> {
+async fn t20_tightened_name_too_long_for_the_client_service() -> Result<()> {
     let message = "metadata.name must have at most 56 characters";
     arena(async |arena| {
         arena.accepts_named(CLUSTER, &name(56), cluster(json!({}))).await?;
@@ -58,7 +58,7 @@ async fn tightened_name_too_long_for_the_client_service() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tightened_name_too_long_for_a_common_name() -> Result<()> {
+async fn t20_tightened_name_too_long_for_a_common_name() -> Result<()> {
     let message = "metadata.name must have at most 48 characters";
     let issuers = json!({"serverIssuerRef": {"name": "ca"}, "operatorClientIssuerRef": {"name": "ca"}});
     let mutual = cluster(json!({"tls": {"client": {"certManager": issuers}}}));
@@ -90,7 +90,7 @@ async fn tightened_empty_volume() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tightened_empty_secret_name() -> Result<()> {
+async fn t20_tightened_empty_secret_name() -> Result<()> {
     let secret = |name: &str| json!({"name": name});
     arena(async |arena| {
         let client = |server: Value, operator: Value| {

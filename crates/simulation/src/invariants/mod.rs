@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Millis;
 use crate::apiserver::kind::ETCD_CLUSTER;
-use crate::script::{MINUTE, SECOND};
+use crate::script::SECOND;
 use crate::world::World;
 use crate::world::kubelet::Stage;
 
@@ -130,16 +130,14 @@ fn forget_the_deleted(world: &mut World) {
 /// Rule 3: a second formation after the first was known, or a voter that came back without its memory.
 fn begun_anew(world: &World) -> Option<Violation> {
     for (uid, cluster) in world.living_clusters() {
-        let known_at = world.ledger.clusters.get(&uid).filter(|c| c.id.is_some()).map(|c| c.known_at);
-        let again = world.etcds.formed_again().find(|f| {
-            // Until its Pod is told not to, which is the first thing done after that, a seed may begin anew.
-            f.cluster == cluster && f.over_acknowledged && known_at.is_some_and(|at| f.at > at + MINUTE)
-        });
-        if let Some(again) = again {
+        let known = world.ledger.clusters.get(&uid).and_then(|c| c.id_since);
+        let is_known = |f: &&crate::etcd::Formation| known.is_some_and(|since| f.at >= since);
+        let again = world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged);
+        if let Some(again) = again.into_iter().find(is_known) {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
         }
-        if let Some(second) = second_formation(world, &uid).filter(|_| known_at.is_some()) {
+        if let Some(second) = second_formation(world, &uid).filter(|_| known.is_some()) {
             return Some(second);
         }
         let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);

@@ -101,7 +101,7 @@ fn place(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
     let wanted = cluster["spec"]["replicas"].as_u64().unwrap_or(3) as usize;
     let reached =
         if wanted == 0 { paused(world, name, cluster) } else { running(world, name, cluster, wanted) };
-    reached.or_else(|why| parked(world, cluster).ok_or(why))
+    reached.or_else(|why| parked(world, name, cluster).ok_or(why))
 }
 
 fn paused(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
@@ -175,17 +175,21 @@ fn expect(cluster: &Value, type_: &str, status: &str, reason: &str) -> Result<()
 }
 
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
-fn parked(world: &World, cluster: &Value) -> Option<()> {
+fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
-    let (_, progressing) = condition(cluster, conditions::PROGRESSING)?;
-    // A volume that only a lost node had: whether a member that never told of itself may be given up is its user's call.
-    let unreachable = world.disks.values().any(|d| d.unreachable);
-    if unreachable && [reason::DEADLINE_EXCEEDED, reason::BOOTSTRAP_FAILED].contains(&progressing) {
-        return Some(());
-    }
-    let id = world.etcd_cluster(&uid_of(cluster))?;
+    let Some(id) = world.etcd_cluster(&uid_of(cluster)) else {
+        // A seed that never came to form anything, and its volume is spoilt or where nobody can get at it.
+        let unusable = world.disks.values().any(|d| d.unreachable) || world.etcds.any_corrupt();
+        return (unusable && because == reason::BOOTSTRAP_FAILED).then_some(());
+    };
     let volumes = world.etcds.volumes(id);
     // So many volumes are gone that no quorum can come back.
-    let told = available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because);
-    (!volumes.is_quorum() && told).then_some(())
+    if !volumes.is_quorum() {
+        return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))
+            .then_some(());
+    }
+    // A member that only its user can give up.
+    let (_, progressing) = condition(cluster, conditions::PROGRESSING)?;
+    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.unreachable);
+    (waits && progressing == reason::DEADLINE_EXCEEDED).then_some(())
 }

@@ -20,8 +20,8 @@ pub struct ClusterFact {
     pub deleting: bool,
     /// `status.clusterID`, as etcd's number.
     pub id: Option<u64>,
-    /// When that was stored.
-    pub known_at: Millis,
+    /// Since when it is there.
+    pub id_since: Option<Millis>,
 }
 
 impl ClusterFact {
@@ -107,8 +107,9 @@ impl Ledger {
         if fact.id.is_some() && id != fact.id {
             let what = format!("clusterID of {} was {:x?} and becomes {id:x?}", fact.name, fact.id);
             self.violation.get_or_insert(Violation::new(3, what));
-        } else if fact.id.is_none() {
-            (fact.id, fact.known_at) = (id, now);
+        } else {
+            fact.id = id;
+            fact.id_since = fact.id_since.or(id.map(|_| now));
         }
     }
 
