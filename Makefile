@@ -24,6 +24,11 @@ check: ## The quick subset: format, lints, unit tests (no root)
 	cargo clippy --locked --workspace --all-targets --features lab/acceptance -- -D warnings
 	cargo test --locked --workspace --exclude e2e
 
+.PHONY: simulation
+simulation: ## All of the simulation: broken operators, more seeds, the models against the real things (minutes)
+	cargo test --locked --workspace --exclude e2e --features simulation/long,simulation/conformance \
+		--test mutations --test seeds --test real --test protocol --test apiserver_conformance --test etcd_conformance
+
 .PHONY: soak
 soak: ## Simulated days with faults until stopped: seeds a second, steps, faults, coverage
 	@cargo build --quiet --workspace --bin simulation
