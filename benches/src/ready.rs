@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hand::ByHand;
 use crate::progress::Step;
-use crate::stage::Stage;
+use crate::stage::{Stage, World};
 use crate::stats::Sample;
 use crate::target::Target;
 use crate::template::Template;
@@ -55,24 +55,43 @@ pub struct Comparison {
     pub floor: Sample,
 }
 
-/// Seconds by scenario.
-type Times = BTreeMap<&'static str, f64>;
+/// What a user asks for, in the order of a cluster's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scenario {
+    ApplyOne,
+    OneToThree,
+    ApplyThree,
+    ThreeToFive,
+    FiveToThree,
+    /// Without a floor: nobody tells anybody by hand.
+    LossTold,
+    LossReplaced,
+    Pause,
+    Resume,
+}
 
-/// The names are numbered so that they sort in the order of a cluster's life.
-const APPLY_1: &str = "1 apply, one member";
-const GROW_1_3: &str = "2 one member → three";
-const APPLY_3: &str = "3 apply, three members";
-const GROW_3_5: &str = "4 three members → five";
-const SHRINK_5_3: &str = "5 five members → three";
-const REPLACE: &str = "6 a lost member replaced";
-const PAUSE: &str = "7 pause, three members → none";
-const RESUME: &str = "8 resume, none → three";
-/// Without a floor: nobody tells anybody by hand.
-const TOLD: &str = "9 a lost member told";
+impl Scenario {
+    fn text(self) -> &'static str {
+        match self {
+            Self::ApplyOne => "apply, one member",
+            Self::OneToThree => "one member → three",
+            Self::ApplyThree => "apply, three members",
+            Self::ThreeToFive => "three members → five",
+            Self::FiveToThree => "five members → three",
+            Self::LossTold => "a lost member told",
+            Self::LossReplaced => "a lost member replaced",
+            Self::Pause => "pause, three members → none",
+            Self::Resume => "resume, none → three",
+        }
+    }
+}
+
+/// Seconds by scenario.
+type Times = BTreeMap<Scenario, f64>;
 
 /// All scenarios on one medium, `repeat` times, turn and turn about.
 pub async fn measure(target: &Target, medium: Medium, repeat: usize) -> Result<Vec<Comparison>> {
-    let mut comparisons: BTreeMap<&'static str, Comparison> = BTreeMap::new();
+    let mut comparisons: BTreeMap<Scenario, Comparison> = BTreeMap::new();
     for round in 1..=repeat {
         let step = Step::begin(format!("{medium:?}, round {round} of {repeat}, with the operator"));
         let (times, template) = with_operator(target, medium, &step).await?;
@@ -81,8 +100,8 @@ pub async fn measure(target: &Target, medium: Medium, repeat: usize) -> Result<V
         let floors = by_hand(target, medium, &template, &step).await?;
         step.done(&summary(&floors));
         for (scenario, seconds) in &times {
-            let entry = comparisons.entry(scenario).or_insert_with(|| Comparison {
-                scenario: scenario.split_once(' ').map_or(*scenario, |(_, name)| name).to_owned(),
+            let entry = comparisons.entry(*scenario).or_insert_with(|| Comparison {
+                scenario: scenario.text().to_owned(),
                 medium,
                 operator: Sample::default(),
                 floor: Sample::default(),
@@ -107,30 +126,30 @@ async fn with_operator(target: &Target, medium: Medium, step: &Step) -> Result<(
 
     let began = Instant::now();
     let small = stage.arena.create("small", medium.spec(1)).await?;
-    times.insert(APPLY_1, settled(&stage, &small, 1, began).await?);
+    times.insert(Scenario::ApplyOne, settled(&stage, &small, 1, began).await?);
     let template = template(&stage, &small)?;
     calm().await;
-    times.insert(GROW_1_3, scale(&stage, &small, 3).await?);
+    times.insert(Scenario::OneToThree, scale(&stage, &small, 3).await?);
     stage.remove("small").await?;
     step.far(&summary(&times));
 
     let began = Instant::now();
     let cluster = stage.arena.create("my-etcd", medium.spec(3)).await?;
-    times.insert(APPLY_3, settled(&stage, &cluster, 3, began).await?);
+    times.insert(Scenario::ApplyThree, settled(&stage, &cluster, 3, began).await?);
     calm().await;
-    times.insert(GROW_3_5, scale(&stage, &cluster, 5).await?);
+    times.insert(Scenario::ThreeToFive, scale(&stage, &cluster, 5).await?);
     calm().await;
-    times.insert(SHRINK_5_3, scale(&stage, &cluster, 3).await?);
+    times.insert(Scenario::FiveToThree, scale(&stage, &cluster, 3).await?);
     step.far(&summary(&times));
     calm().await;
     let (told, replaced) = replace(&stage, &cluster, medium).await?;
-    times.insert(TOLD, told);
-    times.insert(REPLACE, replaced);
+    times.insert(Scenario::LossTold, told);
+    times.insert(Scenario::LossReplaced, replaced);
     // What was in memory does not survive a pause.
     if medium == Medium::Volumes {
         calm().await;
-        times.insert(PAUSE, pause(&stage, &cluster).await?);
-        times.insert(RESUME, scale(&stage, &cluster, 3).await?);
+        times.insert(Scenario::Pause, pause(&stage, &cluster).await?);
+        times.insert(Scenario::Resume, scale(&stage, &cluster, 3).await?);
     }
     stage.close().await?;
     Ok((times, template))
@@ -144,38 +163,38 @@ async fn by_hand(target: &Target, medium: Medium, template: &Template, step: &St
 
     let began = Instant::now();
     let mut small = ByHand::form(&stage, template, "small", 1).await?;
-    times.insert(APPLY_1, since(began));
+    times.insert(Scenario::ApplyOne, since(began));
     calm().await;
     let began = Instant::now();
     small.grow(3).await?;
-    times.insert(GROW_1_3, since(began));
+    times.insert(Scenario::OneToThree, since(began));
     small.shrink(0).await?;
     step.far(&summary(&times));
 
     let began = Instant::now();
     let mut cluster = ByHand::form(&stage, template, "my-etcd", 3).await?;
-    times.insert(APPLY_3, since(began));
+    times.insert(Scenario::ApplyThree, since(began));
     calm().await;
     let began = Instant::now();
     cluster.grow(5).await?;
-    times.insert(GROW_3_5, since(began));
+    times.insert(Scenario::ThreeToFive, since(began));
     calm().await;
     let began = Instant::now();
     cluster.shrink(3).await?;
-    times.insert(SHRINK_5_3, since(began));
+    times.insert(Scenario::FiveToThree, since(began));
     step.far(&summary(&times));
     calm().await;
     let began = Instant::now();
     cluster.replace_newest().await?;
-    times.insert(REPLACE, since(began));
+    times.insert(Scenario::LossReplaced, since(began));
     if medium == Medium::Volumes {
         calm().await;
         let began = Instant::now();
         cluster.shrink(0).await?;
-        times.insert(PAUSE, since(began));
+        times.insert(Scenario::Pause, since(began));
         let began = Instant::now();
         cluster.resume(3).await?;
-        times.insert(RESUME, since(began));
+        times.insert(Scenario::Resume, since(began));
     }
     stage.close().await?;
     Ok(times)
@@ -200,7 +219,7 @@ async fn scale(stage: &Stage, cluster: &Cluster, replicas: i32) -> Result<f64> {
 async fn pause(stage: &Stage, cluster: &Cluster) -> Result<f64> {
     let began = Instant::now();
     cluster.scale(0).await?;
-    let paused = |world: &crate::stage::World| {
+    let paused = |world: &World| {
         world.ready_members(&cluster.name) == 0 && world.pods_of(&cluster.name).next().is_none()
     };
     Ok((stage.until("a pause", paused).await? - began).as_secs_f64())

@@ -241,11 +241,12 @@ impl Stage {
         let params = DeleteParams::default();
         let delete = async |name: String| api.delete(&name, &params).await.map(drop);
         stream::iter(clusters.into_iter().map(delete)).buffer_unordered(16).try_collect::<Vec<()>>().await?;
-        self.until("deleted clusters to go", |world| world.members.is_empty()).await?;
         let namespaces: Api<Namespace> = Api::all(self.arena.client.clone());
         namespaces.delete(&self.arena.namespace, &DeleteParams::default()).await?;
-        self.until("the namespace to be empty", |world| world.pods.is_empty() && world.claims.is_empty())
-            .await?;
+        self.until("the namespace to be empty", |world| {
+            world.members.is_empty() && world.pods.is_empty() && world.claims.is_empty()
+        })
+        .await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
         Ok(())
     }

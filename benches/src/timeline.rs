@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use etcd::Pool;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -57,9 +57,7 @@ pub async fn measure(target: &Target) -> Result<Vec<Timeline>> {
     let _ = watching.await;
     let operator = Timeline::read("with the operator", &stage.journal(), began, ready);
     let pattern = template(&stage, &cluster)?;
-    if let Ok(stage) = Arc::try_unwrap(stage) {
-        stage.close().await?;
-    }
+    Arc::into_inner(stage).context("somebody still listens")?.close().await?;
 
     let stage = Stage::open(&target.client).await?;
     let began = Instant::now();

@@ -1,5 +1,5 @@
 //! A stand-in for the kubelets of a fleet: nodes that report for duty, and Pods that run the moment they are scheduled.
-//! The API server, the scheduler, the controllers and the binding of volumes are the real ones.
+//! The API server, the scheduler and the controllers are the real ones.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
