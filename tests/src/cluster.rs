@@ -229,7 +229,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Where the etcd in a Pod can be reached. Pod addresses work from where the tests run.
-fn endpoint(pod: &Pod) -> Option<Endpoint> {
+pub(crate) fn endpoint(pod: &Pod) -> Option<Endpoint> {
     let ip = pod.status.as_ref()?.pod_ip.clone().filter(|_| pod.metadata.deletion_timestamp.is_none())?;
     Some(Endpoint {
         identity: pod.uid()?,

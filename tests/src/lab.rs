@@ -67,6 +67,30 @@ pub async fn kill_container(namespace: &str, pod: &str, container: &str) -> Resu
     Ok(())
 }
 
+/// A container whose processes neither run nor end, until this is dropped.
+pub struct Frozen {
+    target: [String; 3],
+}
+
+impl Frozen {
+    pub async fn begin(namespace: &str, pod: &str) -> Result<Self> {
+        let target = [pod.to_owned(), "--namespace".to_owned(), namespace.to_owned()];
+        let args: Vec<_> =
+            ["container", "freeze"].into_iter().chain(target.iter().map(String::as_str)).collect();
+        run("lab", &args).await?;
+        Ok(Self { target })
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let thawed = Command::new("lab").args(["container", "thaw"]).args(&self.target).output();
+        if !thawed.is_ok_and(|output| output.status.success()) {
+            eprintln!("{} could not be thawed", self.target[0]);
+        }
+    }
+}
+
 /// Overwrites parts of the largest file on a volume, or removes all files, under the feet of whoever uses it.
 pub async fn spoil(damage: Damage, namespace: &str, claim: &str) -> Result<()> {
     let verb = match damage {

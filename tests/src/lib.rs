@@ -14,7 +14,10 @@ mod keys;
 mod kubernetes;
 mod kv;
 pub mod lab;
+pub mod manager;
 pub mod operator;
+pub mod predecessor;
+pub mod proxy;
 mod wait;
 
 pub use arena::{Arena, arena};

@@ -16,7 +16,7 @@ use crate::wait::{SHORT, wait_for};
 pub const NAMESPACE: &str = "etcd-operator-system";
 pub const DEPLOYMENT: &str = "etcd-operator";
 const CONTAINER: &str = "manager";
-const PODS: &str = "control-plane=controller-manager";
+pub(crate) const PODS: &str = "control-plane=controller-manager";
 
 /// Fails unless the operator is there and ready, after a moment of patience for one that is just being restarted.
 pub async fn wait_until_available(client: &Client) -> Result<()> {

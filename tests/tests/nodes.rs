@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use api::{labels, names};
 use e2e::command::run;
 use e2e::lab::{Fault, Outage, nodes};
+use e2e::manager::{Leave, Manager};
 use e2e::{
     Arena, Cluster, Diary, Keys, LONG, SHORT, arena, condition, connect, on_volumes, operator, wait_for,
 };
@@ -91,6 +92,40 @@ async fn outage_costs_one_member_and_no_key(fault: Fault) -> Result<()> {
             "two of three serve: {said:#?}"
         );
         Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_member_on_a_node_that_is_gone_for_good_is_replaced() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    let client = connect().await?;
+    nodes(&client, 3).await?;
+    arena(async |arena: Arena| {
+        // The installed operator would wait for five minutes.
+        let leave = Leave::begin(&client).await?;
+        let operator = Manager::start("impatient", None, &["--lost-member-timeout=10"])?;
+        operator.leads(&client).await?;
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let pods = cluster.pods().await?;
+        let lost = pods.last().context("three Pods")?;
+        let keys = Keys::start(&cluster).await?;
+
+        let outage = Outage::begin(Fault::PowerLoss, &node_of(lost).context("it runs")?).await?;
+        // What Kubernetes does after five minutes; the Pod can not end, nobody is there to say that it has.
+        let soon = DeleteParams::default().grace_period(1);
+        arena.api::<Pod>().delete(&lost.name_any(), &soon).await?;
+        cluster.without(&lost.name_any()).await?;
+        cluster.settled(3).await?;
+        cluster.has_only_voters(3).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+
+        outage.end().await?;
+        nodes(&client, 3).await?;
+        operator.kill().await?;
+        leave.end(&client).await
     })
     .await
 }

@@ -25,12 +25,16 @@ pub const VOTER: &str = "voter";
 /// Holds an EtcdMember until etcd has forgotten it.
 pub const FINALIZER: &str = "etcd-operator.cozystack.io/member-cleanup";
 
-/// Annotations that override how an adopted object is treated.
+/// Annotations: how an adopted object is treated, and what etcd finds when it starts.
 pub mod annotation {
     /// On an EtcdMember: the headless Service its DNS name uses instead of the cluster's.
     pub const HEADLESS_SERVICE_NAME: &str = "etcd-operator.cozystack.io/headless-service-name";
     /// On an EtcdMember: directory below the volume's root that holds the data.
     pub const DATA_DIR_SUBPATH: &str = "etcd-operator.cozystack.io/data-dir-subpath";
+    /// On a member's first Pod: the value of `--initial-cluster` at the next start of etcd.
+    pub const INITIAL_CLUSTER: &str = "etcd-operator.cozystack.io/initial-cluster";
+    /// On a member's first Pod: the value of `--initial-cluster-state` at the next start of etcd.
+    pub const INITIAL_CLUSTER_STATE: &str = "etcd-operator.cozystack.io/initial-cluster-state";
     /// On an EtcdCluster: exactly `true` lets the peers use self-signed certificates.
     pub const PEER_AUTO_TLS: &str = "etcd-operator.cozystack.io/peer-auto-tls";
 }

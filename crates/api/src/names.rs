@@ -75,7 +75,8 @@ pub fn cluster_token(namespace: &str, name: &str, uid: &str) -> String {
     format!("{namespace}-{name}-{uid}")
 }
 
-fn scheme(https: bool) -> &'static str {
+/// `http` or `https`.
+pub fn scheme(https: bool) -> &'static str {
     if https { "https" } else { "http" }
 }
 

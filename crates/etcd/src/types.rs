@@ -30,11 +30,6 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The row with this peer URL. Names are empty before the first start, so the URL is the identity (H7).
-    pub fn by_peer_url(&self, url: &str) -> Option<&Member> {
-        self.members.iter().find(|m| m.peer_urls.iter().any(|u| u == url))
-    }
-
     /// The rows that count for quorum.
     pub fn voters(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|m| !m.is_learner)

@@ -106,7 +106,7 @@ async fn membership_is_read_linearizably() {
     let at = serve(member.clone()).await.unwrap();
     let list = Pool::default().members(&at).await.unwrap();
     assert_eq!(list.cluster_id, 7);
-    assert_eq!(list.by_peer_url("http://a:2380").unwrap().name, "a");
+    assert_eq!((&*list.members[0].name, &*list.members[0].peer_urls[0]), ("a", "http://a:2380"));
     assert_eq!(*member.lists.lock().unwrap(), [true]);
 }
 

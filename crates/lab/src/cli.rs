@@ -127,14 +127,21 @@ pub enum Node {
 #[derive(Debug, Subcommand)]
 pub enum Container {
     /// Kill a container's processes; the kubelet starts it anew
-    Kill {
-        pod: String,
-        #[arg(short, long, default_value = "default")]
-        namespace: String,
-        /// Which one, when the Pod has several
-        #[arg(short, long)]
-        container: Option<String>,
-    },
+    Kill(Target),
+    /// Stop a container's processes where they are: it accepts connections and answers none
+    Freeze(Target),
+    /// Let a frozen container go on
+    Thaw(Target),
+}
+
+#[derive(Debug, Args)]
+pub struct Target {
+    pub pod: String,
+    #[arg(short, long, default_value = "default")]
+    pub namespace: String,
+    /// Which one, when the Pod has several
+    #[arg(short, long)]
+    pub container: Option<String>,
 }
 
 #[derive(Debug, Args)]

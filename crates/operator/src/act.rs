@@ -52,9 +52,15 @@ pub struct Actor {
 impl Actor {
     pub async fn carry_out(&self, view: &ClusterView, action: &Action) -> Result<(), Error> {
         match action {
-            Action::CreateService(service) => self.create::<Service>(view, service).await,
+            Action::CreateService(service) => {
+                self.confirm_life(view).await?;
+                self.create::<Service>(view, service).await
+            }
             Action::RepairService { name, patch } => self.patch::<Service>(view, name, patch).await,
-            Action::CreateBudget(budget) => self.create::<PodDisruptionBudget>(view, budget).await,
+            Action::CreateBudget(budget) => {
+                self.confirm_life(view).await?;
+                self.create::<PodDisruptionBudget>(view, budget).await
+            }
             Action::ResizeBudget { name, uid, min_available } => {
                 let spec = json!({ "minAvailable": min_available, "maxUnavailable": null });
                 let patch = json!({ "metadata": { "uid": uid }, "spec": spec });
@@ -99,6 +105,14 @@ impl Actor {
                 let patch = json!({ "metadata": { "uid": uid, "labels": { labels::ROLE: role } } });
                 self.patch::<Pod>(view, name, &patch).await
             }
+            Action::SettlePod { name, uid, initial_cluster } => {
+                let annotations = json!({
+                    labels::annotation::INITIAL_CLUSTER: initial_cluster,
+                    labels::annotation::INITIAL_CLUSTER_STATE: "existing",
+                });
+                let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+                self.patch::<Pod>(view, name, &patch).await
+            }
             Action::AddLearner { .. }
             | Action::Promote { .. }
             | Action::MoveLeader { .. }
@@ -125,7 +139,7 @@ impl Actor {
             }
             Action::RemoveFromEtcd { id, .. } => {
                 let done = self.etcd.remove(&speaker(view)?, *id).await;
-                done.map_err(failed("removing a member"))
+                done.map_err(failed("failed to remove member from etcd, will retry"))
             }
             Action::RemoveOrphan { member, id } => {
                 self.confirm_absent(view, member).await?;
@@ -254,6 +268,22 @@ impl Actor {
             Some(_) => Err(Error::Stale(what)),
             None => Ok(()),
         }
+    }
+
+    /// A last, live look before something is made again for a cluster that had it already: when a cluster is deleted, the
+    /// end of its Services can be seen before its own (H20).
+    async fn confirm_life(&self, view: &ClusterView) -> Result<(), Error> {
+        let Some(cluster) =
+            view.living_cluster().filter(|c| c.status.as_ref().is_some_and(|s| s.cluster_id.is_some()))
+        else {
+            return Ok(());
+        };
+        let what = describe(cluster);
+        let live = limited(&what, self.api::<EtcdCluster>(view).get_metadata_opt(&view.name)).await?;
+        let same = live.is_some_and(|c| {
+            c.metadata.uid == cluster.metadata.uid && c.metadata.deletion_timestamp.is_none()
+        });
+        if same { Ok(()) } else { Err(Error::Stale(what)) }
     }
 
     /// A last, live look before a finalizer goes because the cluster is gone: a cache can be wrong about absence.

@@ -2,6 +2,7 @@
 //! itself, asked in this pass. Nothing is decided here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd::{Endpoint, Etcd, Membership, Status};
 use futures::future::join_all;
@@ -10,6 +11,10 @@ use k8s_openapi::api::core::v1::Pod;
 use planner::{ClusterView, EtcdView, MemberView, Seen, Settings};
 
 use crate::cache::{Cache, Entry, Key};
+
+/// How long a list is waited for from members that are too few to have one. What we know of the voters may be old, so
+/// they are asked all the same; but a lost quorum has to be told within a second.
+const HASTE: Duration = Duration::from_millis(300);
 
 /// Reads.
 pub struct Observer {
@@ -69,16 +74,28 @@ impl Observer {
             .filter(|(_, status)| !status.is_learner && status.leader != 0)
             .collect();
         voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
+        let limit = if is_minority(view, voters.len()) { HASTE } else { Duration::MAX };
         let mut failure = None;
         for (member, _) in voters {
             let Some(endpoint) = endpoint(member) else { continue };
-            match self.etcd.members(&endpoint).await {
+            let asked = tokio::time::timeout(limit, self.etcd.members(&endpoint)).await;
+            match asked.unwrap_or_else(|_| Err(late(member, limit))) {
                 Ok(fact) => return Ok(Some(Seen { fact, from: member.name().to_owned() })),
                 Err(error) => failure = Some(error),
             }
         }
         failure.map_or(Ok(None), Err)
     }
+}
+
+/// Whether fewer than a quorum of the voters we know of are there to answer for one.
+fn is_minority(view: &ClusterView, answering: usize) -> bool {
+    let voters = view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
+    answering < voters / 2 + 1
+}
+
+fn late(member: &MemberView, limit: Duration) -> etcd::Error {
+    etcd::Error::Timeout { member: member.name().to_owned(), limit }
 }
 
 fn first_failure(view: &ClusterView) -> Option<etcd::Error> {

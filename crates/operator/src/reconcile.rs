@@ -1,12 +1,14 @@
 //! One pass over one cluster: observe, plan, act, report, and when to come back.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use planner::Next;
-use tracing::{info, warn};
+use tokio::time::Instant;
+use tracing::info;
 
 use crate::act::{Actor, Error};
 use crate::cache::{Cache, Key};
@@ -16,8 +18,10 @@ use crate::report::Reporter;
 
 /// etcd has no event for its own health.
 const AT_REST: Duration = Duration::from_secs(30);
-const SOON: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+/// Limits of the wait for what no event announces. In between it is a tenth of what has been waited already, and never
+/// less than the last pass took: a cluster whose etcd is silent must not keep a worker busy (T16).
+const SOON: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(5);
+const RETRY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 
 /// The four steps.
 pub struct Reconciler {
@@ -34,7 +38,8 @@ pub struct Reconciler {
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     failures: u32,
-    polls: u32,
+    /// Since when the cluster has been waiting for what no event announces.
+    polling_since: Option<Instant>,
     confirmed_at: Option<Timestamp>,
     waiting_for: Option<String>,
     complaint: Option<String>,
@@ -51,7 +56,11 @@ impl Reconciler {
         }
         let mut memory = self.memory().get(key).cloned().unwrap_or_default();
         if let Some((object, why)) = entry.malformed.first_key_value() {
-            warn!(cluster = %key, %object, "left alone, an object can not be read: {why}");
+            if memory.complaint.as_ref() != Some(why) {
+                self.reporter.unreadable(key, object, why);
+                memory.complaint = Some(why.clone());
+                self.memory().insert(key.clone(), memory);
+            }
             return Some(AT_REST);
         }
 
@@ -97,7 +106,7 @@ impl Reconciler {
         }
 
         self.metrics.pass(began.elapsed(), failure.is_none());
-        let again = memory.come_back(plan.next, outcome, failure.as_ref());
+        let again = memory.come_back(plan.next, &outcome, failure.as_ref(), began);
         self.memory().insert(key.clone(), memory);
         Some(again)
     }
@@ -117,8 +126,14 @@ struct Outcome {
 }
 
 impl Memory {
-    fn come_back(&mut self, next: Next, outcome: Outcome, failure: Option<&Error>) -> Duration {
-        let retry = backoff(RETRY, self.failures);
+    fn come_back(
+        &mut self,
+        next: Next,
+        outcome: &Outcome,
+        failure: Option<&Error>,
+        began: Instant,
+    ) -> Duration {
+        let retry = retry_after(self.failures);
         if let Some(error) = failure {
             let again = retry;
             self.failures += 1;
@@ -127,16 +142,16 @@ impl Memory {
         }
         self.failures = if outcome.left_out { self.failures + 1 } else { 0 };
         if next != Next::Soon || outcome.progressed {
-            self.polls = 0;
+            self.polling_since = None;
         }
         match next {
             // Whatever was done is visible at once, so the next step can be taken at once.
             _ if outcome.progressed => Duration::ZERO,
             Next::Now => Duration::ZERO,
             Next::Soon => {
-                let again = backoff(SOON, self.polls);
-                self.polls += 1;
-                again
+                let waited = self.polling_since.get_or_insert(began).elapsed();
+                let again = (waited / 10).max(began.elapsed()).clamp(*SOON.start(), *SOON.end());
+                jittered(again)
             }
             Next::AtRest if outcome.left_out => retry,
             Next::AtRest => jittered(AT_REST),
@@ -144,10 +159,9 @@ impl Memory {
     }
 }
 
-fn backoff((first, most): (Duration, Duration), tries: u32) -> Duration {
-    // Slow growth at first: what is waited for is usually a moment away.
-    let factor = 1.3_f64.powi(i32::try_from(tries.min(60)).unwrap_or(60));
-    jittered(first.mul_f64(factor).min(most))
+fn retry_after(failures: u32) -> Duration {
+    let factor = 1.3_f64.powi(i32::try_from(failures.min(60)).unwrap_or(60));
+    jittered(RETRY.start().mul_f64(factor).min(*RETRY.end()))
 }
 
 /// Spread by a tenth, so that a thousand clusters do not ask at the same moment.
@@ -159,24 +173,37 @@ fn jittered(delay: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    #[test]
-    fn patience_grows_and_is_lost_with_success() {
+    fn come_back(memory: &mut Memory, next: Next, outcome: Outcome, failure: Option<&Error>) -> Duration {
+        memory.come_back(next, &outcome, failure, Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_grows_with_the_wait_and_is_lost_with_success() {
         let mut memory = Memory::default();
-        let wait = |memory: &mut Memory| memory.come_back(Next::Soon, Outcome::default(), None);
+        let wait = |memory: &mut Memory| come_back(memory, Next::Soon, Outcome::default(), None);
         let first = wait(&mut memory);
-        for _ in 0..30 {
-            wait(&mut memory);
-        }
-        let last = wait(&mut memory);
         assert!(first < Duration::from_millis(150), "{first:?}");
-        assert!(last > Duration::from_secs(1) && last < Duration::from_secs(3), "{last:?}");
-        memory.come_back(Next::AtRest, Outcome::default(), None);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let later = wait(&mut memory);
+        assert!(later > Duration::from_millis(800) && later < Duration::from_millis(1200), "{later:?}");
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        let last = wait(&mut memory);
+        assert!(last > Duration::from_secs(4) && last < Duration::from_secs(6), "{last:?}");
+        come_back(&mut memory, Next::AtRest, Outcome::default(), None);
         assert!(wait(&mut memory) < Duration::from_millis(150));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t16_a_cluster_that_takes_long_waits_as_long() {
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let again = Memory::default().come_back(Next::Soon, &Outcome::default(), None, began);
+        assert!(again > Duration::from_millis(850), "{again:?}");
     }
 
     #[test]
     fn at_rest_a_cluster_is_looked_at_twice_a_minute() {
-        let again = Memory::default().come_back(Next::AtRest, Outcome::default(), None);
+        let again = come_back(&mut Memory::default(), Next::AtRest, Outcome::default(), None);
         assert!(again > Duration::from_secs(26) && again < Duration::from_secs(34), "{again:?}");
     }
 
@@ -186,7 +213,7 @@ mod tests {
         let error = Error::Refused("no".into());
         let mut last = Duration::ZERO;
         for _ in 0..80 {
-            last = memory.come_back(Next::AtRest, Outcome::default(), Some(&error));
+            last = come_back(&mut memory, Next::AtRest, Outcome::default(), Some(&error));
         }
         assert!(last > Duration::from_secs(20) && last < Duration::from_secs(34), "{last:?}");
     }
@@ -195,10 +222,10 @@ mod tests {
     fn what_was_left_out_is_tried_again_without_haste() {
         let mut memory = Memory::default();
         let left_out = Outcome { left_out: true, progressed: false };
-        assert!(memory.come_back(Next::AtRest, left_out, None) < Duration::from_secs(1));
+        assert!(come_back(&mut memory, Next::AtRest, left_out, None) < Duration::from_secs(1));
         for _ in 0..80 {
-            memory.come_back(Next::AtRest, left_out, None);
+            come_back(&mut memory, Next::AtRest, left_out, None);
         }
-        assert!(memory.come_back(Next::AtRest, left_out, None) > Duration::from_secs(20));
+        assert!(come_back(&mut memory, Next::AtRest, left_out, None) > Duration::from_secs(20));
     }
 }

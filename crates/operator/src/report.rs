@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, conditions};
+use api::conditions::reason;
+use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
@@ -35,7 +36,9 @@ impl Reporter {
         if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status) {
             self.write_status(&view.namespace, cluster, status).await?;
             self.announce_flips(view, status);
+            self.announce_target(view, status);
         }
+        self.announce_drift(view, plan);
         Ok(())
     }
 
@@ -105,6 +108,22 @@ impl Reporter {
         self.announce(view, EventType::Warning, "Blocked", capitalized(about), None);
     }
 
+    /// An object can not be read, so its cluster is left alone. `object` is its kind and name.
+    pub fn unreadable(&self, key: &Key, object: &str, why: &str) {
+        let note =
+            format!("{object} can not be read, its cluster is left alone until it is corrected: {why}");
+        warn!(cluster = %key, "{note}");
+        let (kind, name) = object.split_once(' ').unwrap_or((object, ""));
+        let about = ObjectReference {
+            api_version: Some(EtcdMember::api_version(&()).into_owned()),
+            kind: Some(kind.to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some(key.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        self.publish(about, EventType::Warning, "Unreadable", note, None);
+    }
+
     /// Tells of every condition of the cluster that flipped: `kubectl describe` shows when it went wrong, and when right.
     fn announce_flips(&self, view: &ClusterView, status: &EtcdClusterStatus) {
         let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
@@ -115,7 +134,7 @@ impl Reporter {
             }
             let bad = if new.type_ == conditions::AVAILABLE { "False" } else { "True" };
             let quiet = new.type_ == conditions::PROGRESSING || (old.is_none() && new.status != bad);
-            if quiet || new.reason == conditions::reason::PAUSED {
+            if quiet || new.reason == reason::PAUSED {
                 continue;
             }
             let type_ = if new.status == bad { EventType::Warning } else { EventType::Normal };
@@ -124,8 +143,51 @@ impl Reporter {
         }
     }
 
-    /// Publishes an Event without making the pass wait for it. Events about different members are told apart by
-    /// `secondary`; without it they would be counted as one.
+    /// Tells of a target that was taken up, or was not reached in time.
+    fn announce_target(&self, view: &ClusterView, status: &EtcdClusterStatus) {
+        let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
+        let reason_of = |s: &EtcdClusterStatus| {
+            conditions::find(&s.conditions, conditions::PROGRESSING)
+                .map(|c| (c.reason.clone(), c.message.clone()))
+        };
+        let Some((reason, message)) = reason_of(status) else { return };
+        if before.and_then(reason_of).is_some_and(|(old, _)| old == reason) {
+            return;
+        }
+        let (what, type_) = match &*reason {
+            reason::INITIAL_SNAPSHOT => ("initialising cluster status", EventType::Normal),
+            reason::SPEC_CHANGED => ("previous target reached; adopting new spec", EventType::Normal),
+            reason::RETRY_AFTER_DEADLINE => ("deadline exceeded; adopting new spec", EventType::Normal),
+            reason::DEADLINE_EXCEEDED | reason::BOOTSTRAP_FAILED => ("deadline exceeded", EventType::Warning),
+            _ => return,
+        };
+        info!(cluster = %format_args!("{}/{}", view.namespace, view.name), "{what}: {message}");
+        self.announce(view, type_, &reason, format!("{}: {message}", capitalized(what)), None);
+    }
+
+    /// Tells of members that run another version than they were made for.
+    fn announce_drift(&self, view: &ClusterView, plan: &Plan) {
+        let drifted = |s: &EtcdMemberStatus| conditions::is_true(&s.conditions, conditions::VERSION_DRIFTED);
+        for member in &view.members {
+            let (old, new) = (member.member.status.as_ref(), plan.member_statuses.get(member.name()));
+            let Some(new) = new.filter(|new| drifted(new) && !old.is_some_and(drifted)) else { continue };
+            let message = conditions::find(&new.conditions, conditions::VERSION_DRIFTED);
+            let message = message.map(|c| c.message.clone()).unwrap_or_default();
+            let note = format!("etcd member version drift detected: member {}, {message}", member.name());
+            info!(cluster = %format_args!("{}/{}", view.namespace, view.name), "{note}");
+            let related = member.member.object_ref(&());
+            self.announce(
+                view,
+                EventType::Warning,
+                conditions::VERSION_DRIFTED,
+                capitalized(&note),
+                Some(related),
+            );
+        }
+    }
+
+    /// Publishes an Event about the cluster without making the pass wait for it. Events about different members are told
+    /// apart by `secondary`; without it they would be counted as one.
     fn announce(
         &self,
         view: &ClusterView,
@@ -134,8 +196,19 @@ impl Reporter {
         note: String,
         secondary: Option<ObjectReference>,
     ) {
-        let Some(cluster) = &view.cluster else { return };
-        let about = cluster.object_ref(&());
+        if let Some(cluster) = &view.cluster {
+            self.publish(cluster.object_ref(&()), type_, reason, note, secondary);
+        }
+    }
+
+    fn publish(
+        &self,
+        about: ObjectReference,
+        type_: EventType,
+        reason: &str,
+        note: String,
+        secondary: Option<ObjectReference>,
+    ) {
         let event = Event {
             type_,
             reason: reason.to_owned(),

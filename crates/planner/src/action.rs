@@ -79,6 +79,13 @@ pub enum Action {
         uid: String,
         voter: bool,
     },
+    /// Tells the first Pod of a member that has joined how etcd has to start from now on: as a member that exists and
+    /// knows nobody, so that it can not begin anew with an empty directory.
+    SettlePod {
+        name: String,
+        uid: String,
+        initial_cluster: String,
+    },
     /// Adds a member to etcd, without a vote.
     AddLearner {
         member: String,
@@ -192,7 +199,9 @@ impl fmt::Display for Action {
             }
             Self::CreateMember(m) => write!(f, "scaling up: created member {}", name(&m.metadata)),
             Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
-            Self::WireMember { name, .. } => write!(f, "member {name} knows whom to join"),
+            Self::WireMember { name, .. } => {
+                write!(f, "completing pending scale-up member {name}: it knows whom to join")
+            }
             Self::DeleteMember { name, because: Leaving::Surplus, .. } => {
                 write!(f, "scaling down: member {name} leaves")
             }
@@ -213,6 +222,7 @@ impl fmt::Display for Action {
             Self::DeletePod { name, .. } => write!(f, "deleted Pod {name}"),
             Self::LabelPod { name, voter: true, .. } => write!(f, "Pod {name} is labelled as a voter"),
             Self::LabelPod { name, .. } => write!(f, "Pod {name} is no longer labelled as a voter"),
+            Self::SettlePod { name, .. } => write!(f, "Pod {name} will not start anew without its data"),
             Self::AddLearner { member, .. } => write!(f, "added member {member} as learner"),
             Self::Promote { member, .. } => write!(f, "promoted learner {member}"),
             Self::MoveLeader { from, to, .. } => write!(f, "moved leadership from {from} to {to}"),

@@ -14,7 +14,8 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     }
     let Some(seed) = scene.members.iter().find(|m| m.member.spec.bootstrap) else {
         if scene.members.is_empty() {
-            let name = scene.fresh_member_name();
+            // The same name on every try: of two creations whose answers were lost, only one can succeed.
+            let name = scene.seed_name();
             plan.act(Action::CreateMember(Box::new(joiner::seed(scene, &name))));
         } else {
             // Members without a seed and without a cluster id: somebody else's half-done work. Guessing here could
@@ -76,6 +77,17 @@ mod tests {
         assert_eq!(seed.spec.initial_cluster, format!("{name}=http://{name}.c.ns.svc:2380"));
         assert_eq!(seed.metadata.finalizers.as_deref(), Some(&[api::labels::FINALIZER.to_owned()][..]), "T9");
         assert!(created(&world.pass()).is_empty(), "and never a second one");
+    }
+
+    #[test]
+    fn h1_a_seed_whose_creation_was_not_answered_is_created_under_the_same_name() {
+        let mut world = World::new(latched());
+        let name = |actions: &[Action]| created(actions)[0].metadata.name.clone();
+        let first = name(&world.plan().actions);
+        world.view.entropy += 1;
+        assert_eq!(name(&world.plan().actions), first);
+        world.view.cluster.as_mut().unwrap().metadata.uid = Some("another".into());
+        assert_ne!(name(&world.plan().actions), first, "a recreated cluster has other names (H14)");
     }
 
     #[test]

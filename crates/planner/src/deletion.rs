@@ -68,7 +68,7 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         plan.look_again(Next::Soon);
         return;
     };
-    let Some(row) = list.by_peer_url(&member.peer_url()) else {
+    let Some(row) = member.row_in(list) else {
         plan.act(release(member, Release::OutOfEtcd));
         return;
     };
@@ -89,9 +89,9 @@ fn hand_over(scene: &Scene<'_>, list: &Membership, leaving: u64, plan: &mut Plan
     if !leads(leaving) {
         return;
     }
-    let from = list.members.iter().find(|row| row.id == leaving).and_then(|row| scene.by_peer_url(row));
+    let from = list.members.iter().find(|row| row.id == leaving).and_then(|row| scene.member_of(row));
     let heir = list.voters().filter(|row| row.id != leaving).find_map(|row| {
-        let member = scene.by_peer_url(row).filter(|m| m.serving().is_some() && !m.is_deleting())?;
+        let member = scene.member_of(row).filter(|m| m.serving().is_some() && !m.is_deleting())?;
         Some((member.name().to_owned(), row.id))
     });
     if let (Some(from), Some((to, id))) = (from, heir) {
@@ -125,6 +125,17 @@ mod tests {
 
     fn delete(member: &mut MemberView) {
         member.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+    }
+
+    #[test]
+    fn h7_a_member_that_etcd_lists_under_another_url_is_not_out() {
+        let mut world = world(3);
+        delete(world.member(2));
+        world.rows()[2].peer_urls = vec!["https://elsewhere:2380".into()];
+        world.rows()[2].name = String::new();
+        let actions = world.plan().actions;
+        assert!(!actions.iter().any(|a| matches!(a, Action::ReleaseMember { .. })), "{actions:?}");
+        assert!(actions.iter().any(|a| matches!(a, Action::RemoveFromEtcd { .. })), "{actions:?}");
     }
 
     #[test]

@@ -37,6 +37,6 @@ pub(crate) fn may_remove(scene: &Scene<'_>, list: &Membership, id: u64) -> Verdi
 
 /// Whether the voter answered in this pass, under the id etcd knows it by, and follows a leader.
 fn is_serving(scene: &Scene<'_>, row: &etcd::Member) -> bool {
-    let status = scene.by_peer_url(row).and_then(|m| m.view.serving());
+    let status = scene.member_of(row).and_then(|m| m.view.serving());
     status.is_some_and(|s| s.member_id == row.id && s.leader != 0)
 }

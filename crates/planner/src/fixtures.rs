@@ -183,6 +183,11 @@ impl World {
                     pod.labels_mut().remove(labels::ROLE);
                 }
             }
+            Action::SettlePod { name, initial_cluster, .. } => {
+                let annotations = self.find(name).pod.as_mut().unwrap().annotations_mut();
+                annotations.insert(labels::annotation::INITIAL_CLUSTER.into(), initial_cluster.clone());
+                annotations.insert(labels::annotation::INITIAL_CLUSTER_STATE.into(), "existing".into());
+            }
             Action::AddLearner { peer_url, .. } => {
                 let id = self.next();
                 let row = etcd::Member {

@@ -16,7 +16,7 @@ pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &
     let Some((member, why)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) else {
         return false;
     };
-    let row = list.by_peer_url(&member.peer_url());
+    let row = member.row_in(list);
     match row.map_or(Verdict::Safe, |row| may_remove(scene, list, row.id)) {
         Verdict::Safe => plan.act(Action::DeleteMember {
             name: member.name().to_owned(),

@@ -1,15 +1,17 @@
 //! New EtcdMembers: what a member is born with.
 
-use api::{EtcdMember, EtcdMemberSpec, labels, metadata, names};
+use api::{EtcdCluster, EtcdMember, EtcdMemberSpec, MemberTls, labels, metadata, names};
 use etcd::Membership;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
 
 use crate::view::{Scene, controlled_by};
 
 /// The seed: knows from the start that it is alone.
 pub(crate) fn seed(scene: &Scene<'_>, name: &str) -> EtcdMember {
     let mut member = new(scene, name);
-    let peer_url = names::peer_url(false, name, &scene.view.name, &scene.view.namespace);
+    let (https, service) = (member.spec.peer_tls(), names::headless_service(&scene.view.name));
+    let peer_url = names::peer_url(https, name, &service, &scene.view.namespace);
     member.spec.bootstrap = true;
     member.spec.initial_cluster = format!("{name}={peer_url}");
     member
@@ -47,10 +49,18 @@ fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
             topology_spread_constraints: target.topology_spread_constraints,
             options: target.options,
             image_pull_secrets: target.image_pull_secrets,
+            tls: peer_auto_tls(scene.cluster),
             ..EtcdMemberSpec::default()
         },
         status: None,
     }
+}
+
+/// H42: adopted peers may speak TLS with certificates of their own making; who joins them has to do the same.
+fn peer_auto_tls(cluster: &EtcdCluster) -> Option<MemberTls> {
+    let wanted =
+        cluster.annotations().get(labels::annotation::PEER_AUTO_TLS).is_some_and(|value| value == "true");
+    wanted.then(|| MemberTls { peer_auto_tls: true, ..MemberTls::default() })
 }
 
 /// `--initial-cluster` from etcd's own list (H6): verbatim first peer URLs, and for a member that has not started yet
@@ -78,7 +88,23 @@ fn first_label(url: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::World;
     use etcd::Member;
+
+    #[test]
+    fn h42_who_joins_adopted_peers_speaks_as_they_do() {
+        let mut cluster = EtcdCluster::test("ns", "c").replicas(1);
+        cluster.annotations_mut().insert(labels::annotation::PEER_AUTO_TLS.into(), "true".into());
+        let mut world = World::settled(cluster);
+        world.scale(2);
+        for member in &world.view.members {
+            assert!(member.peer_url().starts_with("https://"), "{}", member.peer_url());
+            let etcd = crate::etcd_container(member.pod.as_ref().unwrap()).unwrap().clone();
+            let flags = etcd.command.unwrap();
+            assert!(flags.contains(&"--peer-auto-tls".to_owned()));
+            assert!(flags.contains(&"--listen-peer-urls=https://0.0.0.0:2380".to_owned()));
+        }
+    }
 
     #[test]
     fn h6_initial_cluster_comes_from_etcd_and_names_the_unstarted_by_url() {

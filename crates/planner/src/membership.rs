@@ -2,13 +2,15 @@
 //! the other, and get their votes at the end.
 //!
 //! Join first, promote last: after a promotion etcd refuses the next add until the new voter has been connected for
-//! five seconds, so promoting in between would cost five seconds a member. Two joiners never start at the same moment:
-//! each would wait for the other's version before it serves.
+//! five seconds, so promoting in between would cost five seconds a member. The next joiner is added only when the last
+//! one has started: whoever starts resolves the name of every other member and asks for its version before it serves,
+//! and one that is listed but not there yet costs many seconds.
 
 use etcd::Membership;
 use jiff::SignedDuration;
 
-use crate::pod::{etcd_container, max_learners};
+use crate::command::{self, max_learners};
+use crate::disruption::{Verdict, may_remove};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
 
@@ -36,35 +38,48 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
+        // One that may not leave yet is not in flight, and perhaps it is a broken member that it waits for.
+        let row = leaving.row_in(list);
+        if row.is_some_and(|row| matches!(may_remove(scene, list, row.id), Verdict::Wait(_))) {
+            healing::replace_broken(scene, list, plan);
+        }
         return;
     }
     if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
         return;
     }
+    let is_full = list.learners().count() >= max_learners(scene);
     if present > wanted {
         shrink::shrink(scene, list, plan);
-    } else if let Some(pending) = scene.running().find(|m| m.is_pending()) {
+    } else if let Some(pending) = next_pending(scene, list, is_full) {
         // H5: what was begun is finished first. A learner whose Pod can not start yet can never be promoted.
         complete(list, pending, plan);
-    } else if let Some(starting) = scene.running().find(|m| !has_started(list, m)) {
+    } else if let Some(starting) = scene.running().find(|m| !m.is_pending() && !has_started(list, m)) {
         await_start(scene, list, starting, plan);
-    } else if present == wanted || list.learners().count() >= max_learners(scene) {
+    } else if present == wanted || is_full {
         promote(scene, list, plan);
     } else {
         grow(scene, list, plan);
     }
 }
 
+/// The pending member that can be helped now: one that etcd has already, or one that it has room for.
+fn next_pending<'s, 'a>(scene: &'s Scene<'a>, list: &Membership, is_full: bool) -> Option<&'s Assessed<'a>> {
+    let mut pending = scene.running().filter(|m| m.is_pending());
+    let listed = scene.running().find(|m| m.is_pending() && m.row_in(list).is_some());
+    listed.or_else(|| pending.next().filter(|_| !is_full))
+}
+
 /// The last voter can leave only after others have joined, so its leaving does not keep them out.
 fn is_last_voter(list: &Membership, member: &Assessed<'_>) -> bool {
     let mut voters = list.voters();
-    let last = voters.next().filter(|row| row.peer_urls.contains(&member.peer_url()));
+    let last = voters.next().filter(|row| member.stands_for(row));
     last.is_some() && voters.next().is_none()
 }
 
 /// Creates the next member, unless a voter is silent: a cluster that is not whole is not grown (H3).
 fn grow(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
-    let silent = |row: &&etcd::Member| scene.by_peer_url(row).is_none_or(|m| m.serving().is_none());
+    let silent = |row: &&etcd::Member| scene.member_of(row).is_none_or(|m| m.serving().is_none());
     if let Some(silent) = list.voters().find(silent) {
         let name = &silent.name;
         plan.wait_for(format!(
@@ -100,23 +115,21 @@ fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
         return;
     }
     let present = joiner::initial_cluster(list);
-    if list.by_peer_url(&starting.peer_url()).is_none() || spec.initial_cluster != present {
+    if starting.row_in(list).is_none() || spec.initial_cluster != present {
         complete(list, starting, plan);
-    } else if let Some(pod) = starting.living_pod() {
-        let flag = format!("--initial-cluster={present}");
-        let command = etcd_container(pod).and_then(|c| c.command.as_ref());
-        if command.is_some_and(|command| !command.contains(&flag)) {
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
-        }
+    } else if let Some(pod) = starting.living_pod()
+        && command::initial_cluster(pod).is_some_and(|list| list != present)
+    {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
     }
 }
 
 /// Brings a pending member into etcd and tells it whom to join. Safe to repeat after a crash at any point.
 fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
-    let peer_url = pending.peer_url();
-    if list.by_peer_url(&peer_url).is_none() {
-        plan.act(Action::AddLearner { member: pending.name().to_owned(), peer_url });
+    if pending.row_in(list).is_none() {
+        let (member, peer_url) = (pending.name().to_owned(), pending.peer_url());
+        plan.act(Action::AddLearner { member, peer_url });
         // The list that the member joins has to be read again, linearizably.
         plan.look_again(Next::Now);
         return;
@@ -131,17 +144,29 @@ fn complete(list: &Membership, pending: &Assessed<'_>, plan: &mut Plan) {
 /// Gives every learner that serves its vote.
 fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     for learner in list.learners() {
-        let Some(member) = scene.by_peer_url(learner) else { continue };
+        let Some(member) = scene.member_of(learner) else { continue };
         if member.serving().is_some() && !member.is_deleting() {
-            plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+            if may_vote(member) {
+                plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
+            } else {
+                plan.look_again(Next::Now);
+            }
         }
         plan.look_again(Next::Soon);
     }
 }
 
+/// T7: a voter must not come back without its data, so whatever keeps it from that is in place before it votes: its
+/// status says that it has joined, and its Pod can not begin anew. Should the operator die in between, nothing is lost.
+fn may_vote(member: &Assessed<'_>) -> bool {
+    let begins_anew =
+        member.living_pod().is_some_and(|pod| command::may_begin_anew(pod, &command::alone(member)));
+    member.has_joined() && !begins_anew
+}
+
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
 fn has_started(list: &Membership, member: &Assessed<'_>) -> bool {
-    member.serving().is_some() || list.by_peer_url(&member.peer_url()).is_some_and(|row| !row.name.is_empty())
+    member.serving().is_some() || member.row_in(list).is_some_and(|row| !row.name.is_empty())
 }
 
 fn waited_for(scene: &Scene<'_>, member: &Assessed<'_>) -> SignedDuration {
@@ -155,6 +180,7 @@ mod tests {
     use crate::MemberView;
     use crate::fixtures::{World, now};
     use api::EtcdCluster;
+    use kube::ResourceExt as _;
 
     fn steps(actions: &[Action]) -> Vec<&'static str> {
         actions.iter().filter_map(Action::reason).collect()
@@ -296,6 +322,50 @@ mod tests {
     }
 
     #[test]
+    fn t7_a_learner_votes_only_after_it_is_known_to_have_joined() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        world.member(2).member.status.as_mut().unwrap().member_id = None;
+        let plan = world.plan();
+        assert!(!steps(&plan.actions).contains(&"LearnerPromoted"));
+        assert_eq!(plan.next, Next::Now);
+        world.pass();
+        assert!(steps(&world.pass()).contains(&"LearnerPromoted"));
+    }
+
+    #[test]
+    fn h11_a_member_that_may_not_leave_does_not_keep_a_broken_one() {
+        let mut world = settled(3);
+        let crashed = world.member(0);
+        let name = crashed.name().to_owned();
+        crashed.etcd = Some(Err(etcd::Error::Unreachable { member: name.clone() }));
+        let pod = crashed.pod.as_mut().unwrap();
+        crate::fixtures::unready(pod);
+        pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].restart_count = 5;
+        let at = Some(api::conditions::wire_time(now()));
+        world.member(1).member.metadata.deletion_timestamp = at;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [Action::DeleteMember { name: n, .. }] if *n == name), "{actions:?}");
+    }
+
+    #[test]
+    fn two_pending_members_and_room_for_one_learner_end_as_two_voters() {
+        let mut world = settled(1);
+        let command =
+            world.member(0).pod.as_mut().unwrap().spec.as_mut().unwrap().containers[0].command.as_mut();
+        command.unwrap().retain(|flag| !flag.contains("max-learners"));
+        scale(&mut world, 3);
+        world.pass();
+        // A creation that was given up, and landed after all.
+        let mut late = world.member(1).clone();
+        late.member.metadata.name = Some("c-late".into());
+        late.member.metadata.uid = Some("uid-late".into());
+        world.view.members.push(late);
+        world.settle();
+        assert_eq!(world.rows().iter().filter(|row| !row.is_learner).count(), 3);
+    }
+
+    #[test]
     fn without_a_quorum_nothing_is_changed() {
         let mut world = settled(3);
         scale(&mut world, 5);
@@ -322,10 +392,8 @@ mod tests {
         );
 
         world.member(2).member.spec.initial_cluster = current;
-        let pod = world.member(2).pod.as_mut().unwrap().spec.as_mut().unwrap();
-        let command = pod.containers[0].command.as_mut().unwrap();
-        *command.iter_mut().find(|f| f.starts_with("--initial-cluster=")).unwrap() =
-            "--initial-cluster=stale".into();
+        let pod = world.member(2).pod.as_mut().unwrap();
+        pod.annotations_mut().insert(api::labels::annotation::INITIAL_CLUSTER.into(), "stale".into());
         let actions = world.plan().actions;
         assert!(actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
     }

@@ -9,7 +9,7 @@ use crate::{Action, Plan};
 
 /// Removes one orphan. True when there is one to deal with.
 pub(crate) fn remove(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
-    let known = |row: &etcd::Member| scene.view.members.iter().any(|m| row.peer_urls.contains(&m.peer_url()));
+    let known = |row: &etcd::Member| scene.view.members.iter().any(|m| m.stands_for(row));
     let Some(orphan) = list.members.iter().find(|row| !known(row)) else { return false };
     let Some(name) = our_name(scene, orphan) else {
         let urls = orphan.peer_urls.join(", ");

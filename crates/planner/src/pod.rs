@@ -1,9 +1,9 @@
 //! The Pod of each member: when it may exist, and what it looks like. A Pod is never changed in place, except for the
-//! role label by which Services and budgets tell voters from learners.
+//! role label by which Services and budgets tell voters from learners, and the annotations that etcd is started with.
 
 use api::{EtcdMember, labels, metadata, names};
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, HTTPGetAction,
+    Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, HTTPGetAction, HostAlias,
     PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
     Probe, ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, Volume, VolumeMount,
     WeightedPodAffinityTerm,
@@ -13,18 +13,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
+use crate::command::{self, DATA_ROOT, METRICS_PORT};
 use crate::healing::has_ended;
 use crate::view::{Assessed, MemberView, Scene, controlled_by};
 use crate::{Action, Plan, Settings, volume};
 
-const METRICS_PORT: i32 = 2381;
-const DATA_ROOT: &str = "/var/lib/etcd";
 /// The user of the etcd image; any other would not own its volume.
 const NONROOT: i64 = 65532;
-/// etcd applies "add learner" on every member against that member's own `--max-learners`, so all members must agree on
-/// one value for all time. It is a constant for that reason, larger than any sensible number of joiners at once.
-const MAX_LEARNERS: usize = 8;
-
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| has_a_place(scene, m)) {
         match &member.pod {
@@ -43,14 +38,17 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
                 let uid = found.metadata.uid.clone().unwrap_or_default();
                 plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
             }
-            Some(found) => relabel(member, found, plan),
+            Some(found) => {
+                relabel(member, found, plan);
+                settle(member, found, plan);
+            }
         }
     }
 }
 
 /// Members that run, and those that have to leave but are still needed in etcd.
 fn has_a_place(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
-    let listed = || scene.membership().is_none_or(|list| list.by_peer_url(&member.peer_url()).is_some());
+    let listed = || scene.membership().is_none_or(|list| member.row_in(list).is_some());
     !member.is_pending()
         && !member.member.spec.dormant
         && (!member.is_deleting() || (scene.is_formed() && listed()))
@@ -71,14 +69,16 @@ fn relabel(member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
     }
 }
 
-/// How many learners every member of the cluster accepts at once. Pods made by somebody else accept one.
-pub(crate) fn max_learners(scene: &Scene<'_>) -> usize {
-    let accepted = |pod: &Pod| {
-        let command = etcd_container(pod).and_then(|c| c.command.as_ref())?;
-        command.iter().find_map(|flag| flag.split_once("max-learners=")?.1.parse().ok())
-    };
-    let pods = scene.members.iter().filter_map(|m| m.pod.as_ref());
-    pods.map(|pod| accepted(pod).unwrap_or(1)).min().unwrap_or(1)
+/// A member that has joined must not begin anew, whatever becomes of its files while its first Pod stays (T7, H31).
+fn settle(member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
+    let alone = command::alone(member);
+    if member.has_joined()
+        && command::may_begin_anew(pod, &alone)
+        && pod.metadata.deletion_timestamp.is_none()
+    {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        plan.act(Action::SettlePod { name: member.name().to_owned(), uid, initial_cluster: alone });
+    }
 }
 
 /// The container that runs etcd.
@@ -98,13 +98,14 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
             name: Some(member.name().to_owned()),
             namespace: member.member.metadata.namespace.clone(),
             labels: metadata::merge(Some(own), &extra.labels),
-            annotations: metadata::merge(None, &extra.annotations),
+            annotations: metadata::merge(command::start_annotations(member, formed), &extra.annotations),
             owner_references: controlled_by(&member.member),
             ..ObjectMeta::default()
         },
         spec: Some(PodSpec {
             hostname: Some(member.name().to_owned()),
             subdomain: Some(member.service_name()),
+            host_aliases: Some(vec![own_name(member)]),
             affinity: affinity(&member.member),
             topology_spread_constraints: non_empty(&spec.topology_spread_constraints),
             image_pull_secrets: non_empty(&spec.image_pull_secrets),
@@ -128,6 +129,13 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
     }
 }
 
+/// etcd looks up its own name before it starts and waits a second if nobody knows it yet, which is the rule: the
+/// cluster's DNS learns of a Pod only when it runs. So the Pod knows its own name by itself.
+fn own_name(member: &MemberView) -> HostAlias {
+    let name = names::dns_name(member.name(), &member.service_name(), member.namespace());
+    HostAlias { ip: "127.0.0.1".to_owned(), hostnames: Some(vec![name]) }
+}
+
 fn container(member: &MemberView, settings: &Settings, formed: bool) -> Container {
     let spec = &member.member.spec;
     let port = |name: &str, port| ContainerPort {
@@ -138,7 +146,8 @@ fn container(member: &MemberView, settings: &Settings, formed: bool) -> Containe
     Container {
         name: "etcd".to_owned(),
         image: Some(format!("{}:v{}", settings.etcd_image_repository, spec.version)),
-        command: Some(command(member, formed)),
+        command: Some(command::line(member, formed)),
+        env: command::start_environment(member),
         ports: Some(vec![
             port("client", names::CLIENT_PORT),
             port("peer", names::PEER_PORT),
@@ -200,69 +209,6 @@ fn health() -> HTTPGetAction {
         path: Some("/health?exclude=NOSPACE".to_owned()),
         port: IntOrString::Int(METRICS_PORT),
         ..HTTPGetAction::default()
-    }
-}
-
-/// The whole command line. The order is the one the Go operator uses; what it does not have comes last.
-fn command(member: &MemberView, formed: bool) -> Vec<String> {
-    let spec = &member.member.spec;
-    let (name, service, namespace) = (member.name(), member.service_name(), member.namespace());
-    let mut command = vec![
-        "etcd".to_owned(),
-        format!("--name={name}"),
-        format!("--data-dir={}", data_dir(&member.member)),
-        format!("--listen-peer-urls=http://0.0.0.0:{}", names::PEER_PORT),
-        format!("--listen-client-urls=http://0.0.0.0:{}", names::CLIENT_PORT),
-        format!("--advertise-client-urls={}", names::client_url(false, name, &service, namespace)),
-        format!("--initial-advertise-peer-urls={}", member.peer_url()),
-        format!("--initial-cluster={}", initial_cluster(member)),
-        format!("--initial-cluster-token={}", spec.cluster_token),
-        format!("--initial-cluster-state={}", if starts_new(member, formed) { "new" } else { "existing" }),
-        format!("--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}"),
-    ];
-    if let Some(options) = &spec.options {
-        command.extend(options.quota_backend_bytes.map(|n| format!("--quota-backend-bytes={n}")));
-        command
-            .extend(options.auto_compaction_mode.map(|m| format!("--auto-compaction-mode={}", m.as_str())));
-        let retention = options.auto_compaction_retention.as_ref();
-        command.extend(retention.map(|r| format!("--auto-compaction-retention={r}")));
-        command.extend(options.snapshot_count.map(|n| format!("--snapshot-count={n}")));
-    }
-    command.extend(max_learners_flag(&spec.version));
-    command
-}
-
-/// Once a member has joined, etcd reads this only if the data directory is empty, and then the member must not come
-/// back: under its old id it would have forgotten what it voted for (T7). Alone on its list it finds nobody to join.
-fn initial_cluster(member: &MemberView) -> String {
-    if member.has_joined() {
-        format!("{}={}", member.name(), member.peer_url())
-    } else {
-        member.member.spec.initial_cluster.clone()
-    }
-}
-
-/// `new` only for a seed that has never been part of anything (H31): a seed that lost its data must not form a second
-/// cluster with the same ids.
-fn starts_new(member: &MemberView, formed: bool) -> bool {
-    member.member.spec.bootstrap && !member.has_joined() && !formed
-}
-
-fn max_learners_flag(version: &str) -> Option<String> {
-    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
-    match (parts.next()?, parts.next()?) {
-        // Before 3.6 there is no such flag, and one learner is all etcd takes.
-        (3, ..6) => None,
-        _ => Some(format!("--max-learners={MAX_LEARNERS}")),
-    }
-}
-
-/// Adopted members keep their data below the root of the volume; a value that could leave it is ignored (H40).
-fn data_dir(member: &EtcdMember) -> String {
-    let below = member.annotations().get(labels::annotation::DATA_DIR_SUBPATH);
-    match below.and_then(|value| labels::data_dir_subpath(value)) {
-        Some(directory) => format!("{DATA_ROOT}/{directory}"),
-        None => DATA_ROOT.to_owned(),
     }
 }
 
@@ -334,7 +280,7 @@ fn non_empty<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 mod tests {
     use super::*;
     use crate::fixtures::World;
-    use api::{AdditionalMetadata, EtcdCluster, EtcdOptions};
+    use api::{AdditionalMetadata, EtcdCluster};
 
     fn pod_of(cluster: EtcdCluster) -> Pod {
         World::settled(cluster.replicas(1)).member(0).pod.clone().unwrap()
@@ -362,59 +308,6 @@ mod tests {
     fn a_pod_in_memory() {
         let pod = anonymous(pod_of(EtcdCluster::test("ns", "c").memory("128Mi")));
         insta::assert_yaml_snapshot!(pod.spec.unwrap().volumes);
-    }
-
-    #[test]
-    fn the_command_of_the_go_operator_comes_first() {
-        let theirs: Pod =
-            serde_norway::from_str(include_str!("../tests/fixtures/go-operator-pod.yaml")).unwrap();
-        let theirs = flags(&theirs);
-        let name = "my-etcd-rzkb8";
-        let mut cluster = EtcdCluster::test("default", "my-etcd").replicas(1);
-        cluster.metadata.uid = Some("d93553a3-3348-4a02-b5b8-d0339a0931c4".into());
-        let ours = pod_of(cluster);
-        let ours: Vec<_> = flags(&ours).iter().map(|f| f.replace(&ours.name_any(), name)).collect();
-        assert_eq!(ours[..theirs.len()], theirs[..]);
-        assert_eq!(ours[theirs.len()..], ["--max-learners=8"]);
-    }
-
-    #[test]
-    fn options_become_flags() {
-        let mut cluster = EtcdCluster::test("ns", "c").version("3.5.35");
-        cluster.spec.options = Some(EtcdOptions {
-            quota_backend_bytes: Some(10_200_547_328),
-            auto_compaction_mode: Some(api::AutoCompactionMode::Periodic),
-            auto_compaction_retention: Some("5m".into()),
-            snapshot_count: Some(10_000),
-        });
-        assert_eq!(
-            flags(&pod_of(cluster))[11..],
-            [
-                "--quota-backend-bytes=10200547328",
-                "--auto-compaction-mode=periodic",
-                "--auto-compaction-retention=5m",
-                "--snapshot-count=10000",
-            ]
-        );
-    }
-
-    #[test]
-    fn the_learner_flag_follows_the_version() {
-        assert_eq!(max_learners_flag("3.5.35"), None);
-        assert_eq!(max_learners_flag("3.6.16").as_deref(), Some("--max-learners=8"));
-        assert_eq!(max_learners_flag("4.0.0").as_deref(), Some("--max-learners=8"));
-    }
-
-    #[test]
-    fn h31_new_only_for_a_seed_that_was_never_part_of_anything() {
-        let cluster = EtcdCluster::test("ns", "c").latched();
-        let state =
-            |member: EtcdMember, formed| starts_new(&MemberView { member, ..MemberView::default() }, formed);
-        let (seed, joiner) = (cluster.member("a").seed(), cluster.member("b"));
-        assert!(state(seed.clone(), false));
-        assert!(!state(seed.clone(), true));
-        assert!(!state(seed.id(1), false));
-        assert!(!state(joiner, false));
     }
 
     #[test]
@@ -448,23 +341,17 @@ mod tests {
         let mut cluster = EtcdCluster::test("ns", "c");
         let extra =
             [("team", "a"), ("etcd-operator.cozystack.io/role", "x"), ("app.kubernetes.io/name", "x")];
+        let notes = [("note", "b"), (labels::annotation::INITIAL_CLUSTER_STATE, "new")];
         cluster.spec.additional_metadata = Some(AdditionalMetadata {
             labels: extra.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-            ..AdditionalMetadata::default()
+            annotations: notes.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         });
         let pod = pod_of(cluster);
         assert_eq!(pod.labels()["team"], "a");
         assert_eq!(pod.labels()["app.kubernetes.io/name"], "etcd");
         assert_eq!(pod.labels()[labels::ROLE], labels::VOTER);
-        assert_eq!(pod.metadata.annotations, None);
-    }
-
-    #[test]
-    fn h40_a_data_directory_stays_on_the_volume() {
-        let member = EtcdCluster::test("ns", "c").latched().member("a");
-        let dir = |value| data_dir(&member.clone().annotation(labels::annotation::DATA_DIR_SUBPATH, value));
-        assert_eq!(dir("default.etcd"), "/var/lib/etcd/default.etcd");
-        assert_eq!(dir("../../etc"), "/var/lib/etcd");
+        assert_eq!(pod.annotations()["note"], "b");
+        assert_eq!(pod.annotations()[labels::annotation::INITIAL_CLUSTER_STATE], "existing");
     }
 
     #[test]
@@ -474,18 +361,6 @@ mod tests {
         let mut cluster = EtcdCluster::test("ns", "c");
         cluster.spec.affinity = Some(Affinity::default());
         assert_eq!(pod_of(cluster).spec.unwrap().affinity, Some(Affinity::default()));
-    }
-
-    #[test]
-    fn t7_a_member_that_has_joined_can_not_join_again_with_an_empty_directory() {
-        let mut world = World::settled(EtcdCluster::test("ns", "c"));
-        let newest = world.member(2);
-        let alone = format!("--initial-cluster={}={}", newest.name(), newest.peer_url());
-        newest.pod = None;
-        newest.etcd = None;
-        let actions = world.plan().actions;
-        let [Action::CreatePod(pod)] = &actions[..] else { panic!("{actions:?}") };
-        assert!(flags(pod).contains(&alone));
     }
 
     #[test]

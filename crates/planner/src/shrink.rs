@@ -12,7 +12,7 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     candidates.sort_by_key(|m| (usefulness(list, m), std::cmp::Reverse(newness(m))));
     let mut refused = None;
     for victim in candidates {
-        let row = list.by_peer_url(&victim.peer_url());
+        let row = victim.row_in(list);
         match row.map_or(Verdict::Safe, |row| may_remove(scene, list, row.id)) {
             Verdict::Safe => {
                 plan.act(Action::DeleteMember {
@@ -32,7 +32,7 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
 
 /// T22: who is not in etcd yet goes first, then learners, then voters that are not ready, then the rest.
 fn usefulness(list: &Membership, member: &Assessed<'_>) -> u8 {
-    match list.by_peer_url(&member.peer_url()) {
+    match member.row_in(list) {
         None => 0,
         Some(row) if row.is_learner => 1,
         Some(_) if !member.is_ready() => 2,

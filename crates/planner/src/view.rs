@@ -1,7 +1,7 @@
 //! Everything known about one cluster, as plain data, and the questions the other files ask of it.
 
 use api::conditions::{self, NewCondition};
-use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberStatus, ObservedSpec, labels, names};
+use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberStatus, ObservedSpec, ids, labels, names};
 use etcd::{Membership, Status};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
@@ -128,7 +128,21 @@ impl MemberView {
     }
 
     pub fn peer_url(&self) -> String {
-        names::peer_url(false, self.name(), &self.service_name(), self.namespace())
+        names::peer_url(self.member.spec.peer_tls(), self.name(), &self.service_name(), self.namespace())
+    }
+
+    /// Whether a row of etcd's list is about this member. By URL, because a member that has not started has no name there
+    /// (H7); by id and by name as well, because a row that is overlooked would be taken for a member that is out.
+    pub(crate) fn stands_for(&self, row: &etcd::Member) -> bool {
+        let id = self.member.status.as_ref().and_then(|s| s.member_id.as_deref());
+        row.peer_urls.contains(&self.peer_url())
+            || id.is_some_and(|id| id == ids::format(row.id))
+            || row.name == self.name()
+    }
+
+    /// This member's row in etcd's list.
+    pub(crate) fn row_in<'a>(&self, list: &'a Membership) -> Option<&'a etcd::Member> {
+        list.members.iter().find(|row| self.stands_for(row))
     }
 
     pub fn is_deleting(&self) -> bool {
@@ -229,8 +243,9 @@ impl<'a> Scene<'a> {
         self.view.etcd.membership.as_ref().map(|seen| &seen.fact)
     }
 
-    pub fn by_peer_url(&self, member: &etcd::Member) -> Option<&Assessed<'a>> {
-        self.members.iter().find(|m| member.peer_urls.contains(&m.peer_url()))
+    /// The member that a row of etcd's list is about.
+    pub fn member_of(&self, row: &etcd::Member) -> Option<&Assessed<'a>> {
+        self.members.iter().find(|m| m.stands_for(row))
     }
 
     /// Sets a condition of the cluster, stamped with the generation it speaks of.
@@ -248,9 +263,20 @@ impl<'a> Scene<'a> {
 
     /// A name no member has, `<cluster>-<5 characters>`, from the view's entropy.
     pub fn fresh_member_name(&self) -> String {
+        self.member_name(self.view.entropy)
+    }
+
+    /// The name of the seed, which follows from the UID of the cluster.
+    pub fn seed_name(&self) -> String {
+        // FNV-1a: any function will do, as long as it is always the same.
+        let uid = self.cluster.metadata.uid.as_deref().unwrap_or_default();
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.member_name(uid.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+    }
+
+    fn member_name(&self, mut state: u64) -> String {
         // The letters Kubernetes itself uses for generated names: no vowels, no look-alikes.
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut state = self.view.entropy;
         loop {
             let suffix: String = (0..5)
                 .map(|_| {

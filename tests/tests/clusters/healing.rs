@@ -71,16 +71,55 @@ async fn t1_a_single_member_with_broken_data_keeps_its_volume() -> Result<()> {
 }
 
 #[tokio::test]
+async fn t1_three_members_with_broken_data_keep_their_volumes() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        let (members, claims) = (cluster.member_ids().await?, cluster.claim_uids().await?);
+        for member in members.keys() {
+            spoil(&arena, Damage::Corrupted, member).await?;
+        }
+        wait_for("all three to have crashed often enough for a replacement", LONG, async || {
+            let broken = cluster.status().await?.broken_members;
+            ensure!(broken == 3, "{broken} members count as broken");
+            Ok(())
+        })
+        .await?;
+        cluster.says("Available", "False/QuorumLost").await?;
+        assert_eq!(cluster.claim_uids().await?, claims, "what is left of the data");
+        let leaving = |m: &EtcdMember| m.metadata.deletion_timestamp.is_some();
+        let now = cluster.members().await?;
+        assert!(now.len() == 3 && !now.iter().any(leaving), "nobody is given up");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn h30_a_seed_with_corrupt_data_is_replaced() -> Result<()> {
-    a_spoilt_seed_is_replaced(Damage::Corrupted).await
+    a_spoilt_seed_is_replaced(Damage::Corrupted, Restart::Pod).await
 }
 
 #[tokio::test]
 async fn h30_a_seed_with_an_emptied_volume_is_replaced_and_never_serves_nothing() -> Result<()> {
-    a_spoilt_seed_is_replaced(Damage::Emptied).await
+    a_spoilt_seed_is_replaced(Damage::Emptied, Restart::Pod).await
 }
 
-async fn a_spoilt_seed_is_replaced(damage: Damage) -> Result<()> {
+#[tokio::test]
+async fn h31_a_seed_emptied_in_its_first_pod_is_replaced_and_never_serves_nothing() -> Result<()> {
+    a_spoilt_seed_is_replaced(Damage::Emptied, Restart::Container).await
+}
+
+/// How a member meets its damaged data.
+#[derive(Clone, Copy)]
+enum Restart {
+    /// In a new Pod, with flags of its own.
+    Pod,
+    /// In the Pod that formed the cluster.
+    Container,
+}
+
+async fn a_spoilt_seed_is_replaced(damage: Damage, restart: Restart) -> Result<()> {
     arena(async |arena: Arena| {
         let cluster = arena.create("my-etcd", on_volumes(3)).await?;
         cluster.settled(3).await?;
@@ -88,7 +127,13 @@ async fn a_spoilt_seed_is_replaced(damage: Damage) -> Result<()> {
         let seed =
             cluster.members().await?.into_iter().find(|m| m.spec.bootstrap).context("a seed")?.name_any();
         let keys = Keys::start(&cluster).await?;
-        spoil(&arena, damage, &seed).await?;
+        match restart {
+            Restart::Pod => spoil(&arena, damage, &seed).await?,
+            Restart::Container => {
+                lab::spoil(damage, &arena.namespace, &api::names::pvc(&seed)).await?;
+                lab::kill_container(&arena.namespace, &seed, "etcd").await?;
+            }
+        }
 
         wait_for(&format!("{seed} to be replaced"), LONG, async || {
             // Whoever answers for it has what was written before; no answer is fine.

@@ -1,8 +1,8 @@
 //! Objects of others stay theirs.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::{Arena, LONG, arena, in_memory, wait_for};
-use k8s_openapi::api::core::v1::{Event, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
@@ -17,15 +17,7 @@ async fn t21_a_service_of_somebody_else_is_reported_and_not_taken() -> Result<()
         });
         let theirs = services.create(&PostParams::default(), &serde_json::from_value(theirs)?).await?;
         let cluster = arena.create("my-etcd", in_memory(1)).await?;
-        wait_for("a warning that names the Service", LONG, async || {
-            let events = arena.list::<Event>().await?;
-            let warning = events.iter().find(|e| {
-                let says = e.message.as_ref().is_some_and(|m| m.contains("Service my-etcd-client"));
-                says && e.type_.as_deref() == Some("Warning")
-            });
-            warning.map(drop).with_context(|| format!("there are {} others", events.len()))
-        })
-        .await?;
+        arena.warned("Service my-etcd-client").await?;
         let found = services.get("my-etcd-client").await?;
         assert_eq!(found.resource_version(), theirs.resource_version(), "it was not touched");
 

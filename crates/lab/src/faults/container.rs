@@ -1,4 +1,5 @@
-//! Faults of containers: killed from outside, as the kernel would when memory runs out.
+//! Faults of containers: killed from outside, as the kernel would when memory runs out, or frozen, as by a disk that
+//! does not answer.
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
@@ -12,15 +13,20 @@ use crate::{
 };
 
 pub fn run(paths: &Paths, args: cli::Container) -> Result<()> {
-    let cli::Container::Kill { pod: name, namespace, container } = args;
+    let (args, signal, done) = match args {
+        cli::Container::Kill(target) => (target, "SIGKILL", "killed"),
+        cli::Container::Freeze(target) => (target, "SIGSTOP", "froze"),
+        cli::Container::Thaw(target) => (target, "SIGCONT", "thawed"),
+    };
+    let cli::Target { pod: name, namespace, container } = args;
     let state = State::running(paths)?;
     let pod = api::connect(paths)?.pod(&namespace, &name)?;
     let at = || format!("Pod {namespace}/{name}");
     let (node, id) = locate(&pod, container.as_deref()).with_context(at)?;
     let node = Node::by_name(&node, state.nodes)?;
-    images::ctr(&paths.node(node).containerd_socket(), &["tasks", "kill", "--signal", "SIGKILL", &id])
+    images::ctr(&paths.node(node).containerd_socket(), &["tasks", "kill", "--signal", signal, &id])
         .with_context(at)?;
-    eprintln!("  killed container {} of {} on {}", &id[..12.min(id.len())], at(), node.name());
+    eprintln!("  {done} container {} of {} on {}", &id[..12.min(id.len())], at(), node.name());
     Ok(())
 }
 

@@ -1,0 +1,295 @@
+//! Operators that come, go, freeze, double and lose their way to the API server; and clusters that others left behind.
+//!
+//! The operator is one for all, so these tests run one after the other, and not beside those of other files.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use api::{EtcdCluster, labels};
+use e2e::command::run;
+use e2e::lab::Frozen;
+use e2e::manager::{Leave, Manager, api_server};
+use e2e::proxy::{Proxy, Weather};
+use e2e::{Arena, Cluster, Diary, Keys, LONG, arena, in_memory, on_volumes, predecessor, wait_for};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// Longer than the operator's slowest regular look at etcd, jitter included.
+const REST: Duration = Duration::from_secs(40);
+
+#[tokio::test]
+async fn clusters_of_the_go_operator_are_taken_over_without_restarting_a_pod() -> Result<()> {
+    taken_over(async |arena| predecessor::go_operator(arena).await).await
+}
+
+#[tokio::test]
+async fn t8_h41_h42_members_adopted_from_the_legacy_operator_are_taken_over() -> Result<()> {
+    taken_over(async |arena| predecessor::legacy(arena).await).await
+}
+
+async fn taken_over(leave_behind: impl AsyncFn(&Arena) -> Result<Cluster>) -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&arena.client).await?;
+        let cluster = leave_behind(&arena).await?;
+        let (pods, ids) = (pods(&cluster).await?, cluster.member_ids().await?);
+        let id = cluster.status().await?.cluster_id;
+        let keys = Keys::start(&cluster).await?;
+        let diary = Diary::of(&cluster);
+
+        leave.end(&arena.client).await?;
+        // The one thing about the Go operator's objects that we want otherwise.
+        wait_for("the client Service to lead to voters only", LONG, async || {
+            let service = arena.api::<Service>().get(&api::names::client_service(&cluster.name)).await?;
+            let selector = service.spec.and_then(|spec| spec.selector).unwrap_or_default();
+            ensure!(selector.contains_key(labels::ROLE), "it selects {selector:?}");
+            Ok(())
+        })
+        .await?;
+        cluster.settled(3).await?;
+        sleep(REST).await;
+        let said = diary.entries();
+        assert!(said.len() <= 4, "a storm of {} statuses: {said:#?}", said.len());
+        assert!(said[1..].iter().all(|entry| entry.available.starts_with("True/")), "{said:#?}");
+        assert_eq!(cluster.status().await?.cluster_id, id);
+        assert_eq!(cluster.member_ids().await?, ids);
+        assert_eq!(self::pods(&cluster).await?, pods, "no Pod was restarted or replaced");
+
+        // And it is managed: a Pod comes back as the same member, a member is replaced, a fourth and fifth join.
+        let victim = ids.keys().next().context("a member")?;
+        arena.api::<Pod>().delete(victim, &DeleteParams::default()).await?;
+        wait_for("another Pod of the same name", LONG, async || {
+            let now = cluster.pod_uids().await?;
+            ensure!(now.get(victim).is_some_and(|uid| *uid != pods[victim].0), "the Pods are {now:?}");
+            Ok(())
+        })
+        .await?;
+        cluster.settled(3).await?;
+        assert_eq!(cluster.member_ids().await?, ids, "the same members");
+        cluster.delete_member(victim).await?;
+        cluster.without(victim).await?;
+        cluster.settled(3).await?;
+        cluster.scale(5).await?;
+        cluster.settled(5).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+        cluster.has_only_voters(5).await
+    })
+    .await
+}
+
+/// Name to UID and number of restarts.
+async fn pods(cluster: &Cluster) -> Result<BTreeMap<String, (Option<String>, i32)>> {
+    let restarts = |pod: &Pod| {
+        let containers = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+        containers.map(|c| c.restart_count).sum::<i32>()
+    };
+    Ok(cluster.pods().await?.iter().map(|pod| (pod.name_any(), (pod.uid(), restarts(pod)))).collect())
+}
+
+#[tokio::test]
+async fn a_second_operator_finishes_what_a_frozen_one_began() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&arena.client).await?;
+        let mut first = Manager::start("first", None, &[])?;
+        first.leads(&arena.client).await?;
+        let second = Manager::start("second", None, &[])?;
+        let cluster = arena.create("my-etcd", in_memory(1)).await?;
+        cluster.settled(1).await?;
+        let keys = Keys::start(&cluster).await?;
+
+        cluster.scale(5).await?;
+        wait_for("the second member to be made", LONG, async || {
+            ensure!(cluster.members().await?.len() >= 2, "there is one");
+            Ok(())
+        })
+        .await?;
+        first.freeze().await?;
+        second.leads(&arena.client).await?;
+        cluster.settled(5).await?;
+        // It wakes up in the middle of a pass that is long out of date, and goes.
+        first.thaw().await?;
+        first.ended().await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+        cluster.has_only_voters(5).await?;
+        let seeds = cluster.members().await?.iter().filter(|m| m.spec.bootstrap).count();
+        assert_eq!(seeds, 1);
+        second.kill().await?;
+        leave.end(&arena.client).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_for_a_while_costs_nothing() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&arena.client).await?;
+        let proxy = Proxy::to(&api_server()?).await?;
+        let mut operator = Manager::start("cut-off", Some(&proxy), &[])?;
+        let cluster = arena.create("my-etcd", in_memory(3)).await?;
+        cluster.settled(3).await?;
+        let ids = cluster.member_ids().await?;
+        let keys = Keys::start(&cluster).await?;
+
+        proxy.turn(Weather::Silent);
+        // Without its lease it must not act; the kubelet would start it anew.
+        operator.ended().await?;
+        let operator = Manager::start("again", Some(&proxy), &[])?;
+        cluster.scale(5).await?;
+        sleep(Duration::from_secs(30)).await;
+        keys.advance().await?;
+        assert_eq!(cluster.member_ids().await?, ids, "nothing can have happened");
+
+        proxy.turn(Weather::Fair);
+        cluster.settled(5).await?;
+        keys.advance().await?;
+        keys.all_there().await?;
+        cluster.has_only_voters(5).await?;
+        operator.kill().await?;
+        leave.end(&arena.client).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cluster_forms_and_shrinks_through_a_slow_api_server() -> Result<()> {
+    lives_in(Weather::Slow(Duration::from_millis(300))).await
+}
+
+#[tokio::test]
+async fn a_cluster_forms_and_shrinks_although_answers_of_the_api_server_are_lost() -> Result<()> {
+    // Longer than setting up a connection takes, shorter than a cluster does.
+    lives_in(Weather::Stormy(Duration::from_millis(1500))).await
+}
+
+async fn lives_in(weather: Weather) -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&arena.client).await?;
+        let proxy = Proxy::to(&api_server()?).await?;
+        proxy.turn(weather);
+        // Leader election gives up on such a server, and rightly so; here it is about the rest.
+        let operator = Manager::start("patient", Some(&proxy), &["--leader-elect=false"])?;
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        let id = cluster.settled(3).await?.status.and_then(|s| s.cluster_id);
+        cluster.has_only_voters(3).await?;
+        let seeds = cluster.members().await?.iter().filter(|m| m.spec.bootstrap).count();
+        assert_eq!(seeds, 1);
+        let keys = Keys::start(&cluster).await?;
+        cluster.scale(1).await?;
+        let shrunk = cluster.settled(1).await?;
+        assert_eq!(shrunk.status.and_then(|s| s.cluster_id), id);
+        keys.all_there().await?;
+        operator.kill().await?;
+        leave.end(&arena.client).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t16_silent_clusters_do_not_delay_their_neighbours() -> Result<()> {
+    const SILENT: usize = 6;
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&arena.client).await?;
+        // Fewer workers than clusters that would keep one busy each.
+        let operator = Manager::start("busy", None, &["--workers=4"])?;
+        operator.leads(&arena.client).await?;
+        let mut silent = vec![];
+        for number in 0..SILENT {
+            silent.push(arena.create(&format!("silent-{number}"), in_memory(1)).await?);
+        }
+        for cluster in &silent {
+            cluster.settled(1).await?;
+        }
+        let took = async |name: &str| -> Result<Duration> {
+            let began = Instant::now();
+            arena.create(name, in_memory(1)).await?.settled(1).await?;
+            Ok(began.elapsed())
+        };
+        let usually = took("before").await?;
+        let mut frozen = vec![];
+        for cluster in &silent {
+            let pod = cluster.pods().await?[0].name_any();
+            frozen.push(Frozen::begin(&arena.namespace, &pod).await?);
+        }
+        for cluster in &silent {
+            cluster.says("Available", "False/QuorumLost").await?;
+        }
+        let now = took("after").await?;
+        eprintln!("a cluster of one: {usually:.1?} among healthy ones, {now:.1?} among {SILENT} silent ones");
+        assert!(now < usually * 3, "{now:?} instead of {usually:?}");
+        drop(frozen);
+        for cluster in &silent {
+            cluster.settled(1).await?;
+        }
+        operator.kill().await?;
+        leave.end(&arena.client).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t16_an_object_that_can_not_be_read_is_named_and_harms_nobody() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        // Under our own schema nothing unreadable is stored; somebody else's may be laxer.
+        let lax = LaxDeadline::begin().await?;
+        let mut object = serde_json::to_value(EtcdCluster::new("unreadable", in_memory(1)))?;
+        object["spec"]["progressDeadlineSeconds"] = json!(5_000_000_000_i64);
+        let kind = ApiResource::erase::<EtcdCluster>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(arena.client.clone(), &arena.namespace, &kind);
+        let object = serde_json::from_value(object)?;
+        wait_for("the API server to have the laxer schema", LONG, async || {
+            Ok(api.create(&PostParams::default(), &object).await.map(drop)?)
+        })
+        .await?;
+        arena.warned("EtcdCluster unreadable can not be read").await?;
+        let neighbour = arena.create("neighbour", in_memory(1)).await;
+
+        // Corrected, it is a cluster like any other; also for the test, which could not list it.
+        let readable = Patch::Merge(json!({"spec": {"progressDeadlineSeconds": 600}}));
+        api.patch("unreadable", &PatchParams::default(), &readable).await?;
+        drop(lax);
+        neighbour?.settled(1).await?;
+        Cluster { arena: arena.clone(), name: "unreadable".to_owned() }.settled(1).await.map(drop)
+    })
+    .await
+}
+
+/// A deadline that may be any number, until this is dropped.
+struct LaxDeadline;
+
+impl LaxDeadline {
+    const CRD: &str = "crd/etcdclusters.etcd-operator.cozystack.io";
+
+    fn patch(format: &str) -> String {
+        let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/progressDeadlineSeconds/format";
+        json!([{"op": "replace", "path": field, "value": format}]).to_string()
+    }
+
+    async fn begin() -> Result<Self> {
+        let lax = Self;
+        run("kubectl", &["patch", Self::CRD, "--type=json", "--patch", &Self::patch("int64")]).await?;
+        Ok(lax)
+    }
+}
+
+impl Drop for LaxDeadline {
+    fn drop(&mut self) {
+        let strict = ["patch", Self::CRD, "--type=json", "--patch", &Self::patch("int32")];
+        if !std::process::Command::new("kubectl").args(strict).output().is_ok_and(|o| o.status.success()) {
+            eprintln!("the schema of EtcdClusters could not be restored");
+        }
+    }
+}
