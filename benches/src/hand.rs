@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PostParams};
 
-use crate::stage::{LIMIT, Stage, World, address, is_ready};
+use crate::stage::{LIMIT, Stage, World, address};
 use crate::template::{Start, Template};
 
 /// etcd has no event for "I serve now" and "I have caught up": short enough not to be seen in the result.
@@ -28,7 +28,8 @@ pub struct ByHand<'a> {
 }
 
 impl<'a> ByHand<'a> {
-    /// Forms a cluster and returns once all its Pods are ready and all its members vote.
+    /// Forms a cluster and returns once all its members serve and vote. Nobody waits for the kubelet's probe: an operator
+    /// that asks etcd itself need not either.
     pub async fn form(stage: &'a Stage, template: &'a Template, name: &str, replicas: usize) -> Result<Self> {
         let (name, pool) = (name.to_owned(), Pool::default());
         let mut cluster = Self { stage, template, name, pool, members: Vec::new(), made: 0 };
@@ -56,8 +57,6 @@ impl<'a> ByHand<'a> {
         for id in learners {
             self.promote(id).await?;
         }
-        let mine = self.members.clone();
-        self.stage.until("Pods by hand to be ready", |world| all_ready(world, &mine)).await?;
         Ok(())
     }
 
@@ -67,7 +66,8 @@ impl<'a> ByHand<'a> {
         let seed = self.endpoint(&self.members[0]).await?;
         let list = self.pool.members(&seed).await?;
         for name in leaving.iter().rev() {
-            self.pool.remove(&seed, id_of(&list, name)?).await?;
+            let id = id_of(&list, name)?;
+            self.retry("removing a member", async || self.pool.remove(&seed, id).await).await?;
         }
         let ending = leaving.iter().map(|name| self.end(name, true));
         try_join_all(ending).await?;
@@ -99,7 +99,8 @@ impl<'a> ByHand<'a> {
         let seed = self.endpoint(&self.members[0]).await?;
         let list = self.pool.members(&seed).await?;
         self.end(&lost, true).await?;
-        self.pool.remove(&seed, id_of(&list, &lost)?).await?;
+        let id = id_of(&list, &lost)?;
+        self.retry("removing a member", async || self.pool.remove(&seed, id).await).await?;
         self.grow(wanted).await?;
         self.gone(wanted).await
     }
@@ -117,7 +118,8 @@ impl<'a> ByHand<'a> {
         self.stage.note("Member", &member, "created");
         let list =
             self.retry("adding a learner", async || self.pool.add_learner(&seed, &peer_url).await).await?;
-        let row = list.by_peer_url(&peer_url).context("etcd does not list what it has just added")?;
+        let row = list.members.iter().find(|row| row.peer_urls.contains(&peer_url));
+        let row = row.context("etcd does not list what it has just added")?;
         self.start(&member, Start::Join(&initial_cluster(&list, &member))).await?;
         self.serves(&member).await?;
         self.members.push(member);
@@ -134,15 +136,11 @@ impl<'a> ByHand<'a> {
     }
 
     /// Repeats what etcd is not ready for yet.
-    async fn retry(
-        &self,
-        what: &str,
-        mut call: impl AsyncFnMut() -> Result<Membership, Error>,
-    ) -> Result<Membership> {
+    async fn retry<T>(&self, what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T> {
         let deadline = tokio::time::Instant::now() + LIMIT;
         loop {
             match call().await {
-                Ok(list) => return Ok(list),
+                Ok(answer) => return Ok(answer),
                 Err(Error::LearnerNotReady | Error::Unhealthy) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -209,10 +207,6 @@ pub fn endpoint(pod: &Pod) -> Option<Endpoint> {
         address: format!("{}:{}", address(pod)?, api::names::CLIENT_PORT),
         authority: pod.name_any(),
     })
-}
-
-fn all_ready(world: &World, members: &[String]) -> bool {
-    members.iter().all(|name| world.pods.get(name).is_some_and(is_ready))
 }
 
 fn id_of(list: &Membership, name: &str) -> Result<u64> {

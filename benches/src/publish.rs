@@ -36,14 +36,14 @@ pub fn publish(folder: &Path, docs: &Path) -> Result<()> {
     let results: Results = serde_json::from_str(&text).context("these results are of another version")?;
     let page = docs.join("performance.md");
     let before = fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    let tables = table::all(&results, table::Style::Markdown);
-    fs::write(&page, replace(&before, Section::of(&results), &tables)?)?;
+    let mut text = table::all(&results, table::Style::Markdown);
     let folder = docs.join("performance");
     fs::create_dir_all(&folder)?;
     for (name, picture) in pictures(&results) {
         fs::write(folder.join(name), picture)?;
+        text += &format!("\n![{name}](performance/{name})\n");
     }
-    Ok(())
+    Ok(fs::write(&page, replace(&before, Section::of(&results), &text)?)?)
 }
 
 fn replace(page: &str, section: Section, tables: &str) -> Result<String> {

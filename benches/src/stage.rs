@@ -113,7 +113,7 @@ fn held(states: &[(&'static str, bool)]) -> Vec<&'static str> {
     states.iter().filter(|(_, holds)| *holds).map(|(state, _)| *state).collect()
 }
 
-pub fn is_ready(pod: &Pod) -> bool {
+fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }

@@ -9,6 +9,7 @@ use crate::ready::Comparison;
 use crate::rest::Rest;
 use crate::results::Results;
 use crate::size::Size;
+use crate::timeline::WAITS;
 
 #[derive(Clone, Copy)]
 pub enum Style {
@@ -38,6 +39,7 @@ pub fn all(results: &Results, style: Style) -> String {
     }
     if !results.fleets.is_empty() {
         add("A fleet of clusters of three members", fleets(&results.fleets, style));
+        add("What its members waited for while it formed, seconds (median)", waits(&results.fleets, style));
     }
     if let Some(measured) = &results.size {
         add("Code size", size(measured, style));
@@ -87,7 +89,7 @@ fn rest(rests: &[Rest], style: Style) -> Table {
         table.add_row([
             r.what.clone(),
             format!("{:.2}", r.requests_per_cluster()),
-            counts(&r.requests),
+            counts(&r.requests, 60.0 / r.seconds.max(1.0)),
             format!("{:.2}", r.calls_per_cluster()),
             format!("{:.3}", r.cpu_per_minute()),
             megabytes(r.resident_bytes),
@@ -127,6 +129,17 @@ fn fleets(fleets: &[Fleet], style: Style) -> Table {
     table
 }
 
+fn waits(fleets: &[Fleet], style: Style) -> Table {
+    let names = WAITS.map(|(name, ..)| name);
+    let mut table = new(style, ["clusters"]);
+    table.set_header(std::iter::once("clusters").chain(names));
+    for fleet in fleets {
+        let wait = |name: &str| fleet.waits.get(name).map_or_else(|| "–".to_owned(), |s| format!("{s:.2}"));
+        table.add_row(std::iter::once(fleet.clusters.to_string()).chain(names.map(wait)));
+    }
+    table
+}
+
 fn size(size: &Size, style: Style) -> Table {
     let mut table = new(style, ["", ""]);
     table.add_row(["binary".to_owned(), format!("{} MB", megabytes(size.binary_bytes))]);
@@ -142,8 +155,10 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e6)
 }
 
-fn counts(counts: &Counts) -> String {
-    let each: Vec<_> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+fn counts(counts: &Counts, per_minute: f64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "small counts")]
+    let show = |(name, count): (&String, &u64)| format!("{name} {:.0}", *count as f64 * per_minute);
+    let each: Vec<_> = counts.iter().map(show).collect();
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 

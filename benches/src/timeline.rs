@@ -13,6 +13,7 @@ use crate::hand::{self, ByHand};
 use crate::progress::Step;
 use crate::ready::{Medium, template};
 use crate::stage::{Journal, Stage};
+use crate::stats::Sample;
 use crate::target::Target;
 
 /// How one cluster of three came about.
@@ -44,6 +45,26 @@ pub const PHASES: [(&str, &str, &str); 6] = [
     ("kubelet: probe", "Member: serves", "Pod: ready"),
     ("vote", "Pod: ready", "Member: voter"),
 ];
+
+/// What members of a fleet wait for: name, from, to.
+pub const WAITS: [(&str, &str, &str); 5] = [
+    ("EtcdMember → Pod", "EtcdMember: created", "Pod: created"),
+    ("claim → bound", "PersistentVolumeClaim: created", "PersistentVolumeClaim: bound"),
+    ("Pod → scheduled", "Pod: created", "Pod: scheduled"),
+    ("scheduled → ready", "Pod: scheduled", "Pod: ready"),
+    ("ready → voter", "Pod: ready", "Member: voter"),
+];
+
+/// The medians of what all members in a journal waited for.
+pub fn waits(journal: &Journal, began: Instant) -> BTreeMap<String, f64> {
+    let members = Timeline::read("", journal, began, began).members;
+    let median = |(name, from, to): (&str, &str, &str)| {
+        let wait = |member: &Member| Some((member.moments.get(to)? - member.moments.get(from)?).max(0.0));
+        let sample = Sample(members.iter().filter_map(wait).collect());
+        Some((name.to_owned(), sample.median()?))
+    };
+    WAITS.into_iter().filter_map(median).collect()
+}
 
 /// One cluster of three on volumes, with the operator, then by hand.
 pub async fn measure(target: &Target) -> Result<Vec<Timeline>> {
@@ -153,5 +174,8 @@ mod tests {
         assert_eq!(timeline.members[0].phases(), [(0, 0.1, 0.15), (1, 0.15, 0.4)]);
         assert!((timeline.cluster["formed"] - 0.9).abs() < 1e-9);
         assert!((timeline.ready - 2.0).abs() < 1e-9);
+        let waits = waits(&journal, began);
+        assert!((waits["Pod → scheduled"] - 0.25).abs() < 1e-9);
+        assert!(!waits.contains_key("ready → voter"), "nobody came so far");
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt as _;
@@ -150,7 +150,7 @@ impl Kubelet {
     async fn start(&self, pods: &Api<Pod>, pod: &Pod, address: Option<IpAddr>) -> Result<()> {
         let address = address.context("it has no UID")?;
         let container = pod.spec.as_ref().and_then(|spec| spec.containers.first()).context("it is empty")?;
-        self.members.start(address, container.command.as_deref().unwrap_or_default())?;
+        self.members.start(address, &command(pod, container))?;
         let now = Timestamp::now();
         let condition = |type_: &str| json!({ "type": type_, "status": "True", "lastTransitionTime": now });
         let conditions = ["Initialized", "ContainersReady", "Ready", "PodScheduled"].map(condition);
@@ -195,5 +195,36 @@ impl Kubelet {
         let conditions = ["ContainersReady", "Ready"].map(condition);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         self.patch(&pods, &pod.name_any(), json!({ "status": { "conditions": conditions } })).await
+    }
+}
+
+/// The command line with the variables filled in that come from the Pod's annotations.
+fn command(pod: &Pod, container: &Container) -> Vec<String> {
+    let annotation = |variable: &EnvVar| {
+        let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
+        let key = path.strip_prefix("metadata.annotations['")?.strip_suffix("']")?;
+        Some((format!("$({})", variable.name), pod.annotations().get(key)?.clone()))
+    };
+    let variables: Vec<_> = container.env.iter().flatten().filter_map(annotation).collect();
+    let fill = |word: &String| {
+        variables.iter().fold(word.clone(), |word, (variable, value)| word.replace(variable, value))
+    };
+    container.command.iter().flatten().map(fill).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_come_from_annotations() {
+        let env = json!([{ "name": "STATE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['a/state']" } } }]);
+        let container =
+            json!({ "name": "etcd", "env": env, "command": ["etcd", "--state=$(STATE)", "--other=$(X)"] });
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "annotations": { "a/state": "new" } }, "spec": { "containers": [container] } }))
+        .unwrap();
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        assert_eq!(command(&pod, container), ["etcd", "--state=new", "--other=$(X)"]);
     }
 }

@@ -328,6 +328,10 @@ mod tests {
         format!("http://m{last}:2380")
     }
 
+    fn id_of(list: &etcd::Membership, last: u8) -> u64 {
+        list.members.iter().find(|row| row.peer_urls.contains(&url(last))).unwrap().id
+    }
+
     #[tokio::test]
     async fn a_cluster_forms_grows_and_shrinks_through_the_real_client() {
         let wire = Wire::new().await;
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(status.leader, status.member_id);
 
         let list = wire.pool.add_learner(&seed, &url(2)).await.unwrap();
-        let id = list.by_peer_url(&url(2)).unwrap().id;
+        let id = id_of(&list, 2);
         assert_eq!(wire.pool.promote(&seed, id).await, Err(Error::LearnerNotReady), "it has not started");
         wire.start(2, "c", "existing").unwrap();
         assert!(wire.pool.status(&wire.at(2)).await.unwrap().is_learner);
@@ -373,7 +377,7 @@ mod tests {
         wire.start(1, "c", "new").unwrap();
         let list = wire.pool.add_learner(&wire.at(1), &url(2)).await.unwrap();
         wire.start(2, "c", "existing").unwrap();
-        wire.pool.promote(&wire.at(1), list.by_peer_url(&url(2)).unwrap().id).await.unwrap();
+        wire.pool.promote(&wire.at(1), id_of(&list, 2)).await.unwrap();
 
         let second = IpAddr::from([127, 9, 0, 2]);
         wire.members.silence(second, true);

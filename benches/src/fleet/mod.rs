@@ -7,6 +7,7 @@ mod network;
 mod operator;
 mod volumes;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use crate::rest::Rest;
 use crate::stage::{LIMIT, Stage, World};
 use crate::stats::Sample;
 use crate::target::Target;
+use crate::timeline::waits;
 use kubelet::Kubelet;
 use members::Members;
 use network::Network;
@@ -45,6 +47,8 @@ pub struct Fleet {
     /// From the start of the operator, which finds all of them new, to the last one that is ready.
     pub converge_seconds: f64,
     pub converge_cpu_seconds: f64,
+    /// What the members waited for meanwhile, see [`WAITS`](crate::timeline::WAITS).
+    pub waits: BTreeMap<String, f64>,
     pub resident_bytes: u64,
     pub peak_bytes: u64,
     pub rest: Rest,
@@ -132,6 +136,7 @@ impl Site<'_> {
         self.ready(&stage, &running, clusters, &step).await?;
         fleet.converge_seconds = began.elapsed().as_secs_f64();
         fleet.converge_cpu_seconds = running.process()?.usage()?.cpu_seconds;
+        fleet.waits = waits(&stage.journal(), began);
         step.done(&format!("{:.1} s", fleet.converge_seconds));
 
         fleet.rest = self.rest(running.process()?, clusters).await?;
