@@ -25,7 +25,7 @@ mod timeline;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use progress::chapter;
@@ -117,10 +117,17 @@ struct FleetArgs {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    match Cli::parse().command {
-        Command::Clusters(args) => clusters(&args).await,
-        Command::Fleet(args) => fleet(&args).await,
-        Command::Publish { folder } => publish::publish(&folder, &e2e::command::checkout("docs")),
+    let work = async {
+        match Cli::parse().command {
+            Command::Clusters(args) => clusters(&args).await,
+            Command::Fleet(args) => fleet(&args).await,
+            Command::Publish { folder } => publish::publish(&folder, &e2e::command::checkout("docs")),
+        }
+    };
+    // Ended from outside, it still takes its route, its operator and its token away.
+    tokio::select! {
+        outcome = work => outcome,
+        _ = tokio::signal::ctrl_c() => bail!("stopped; what it made in Kubernetes is left there"),
     }
 }
 

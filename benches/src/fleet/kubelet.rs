@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::members::Members;
-use super::unless;
+use super::{persistently, unless};
 
 /// On the nodes, and in the affinity of the fleet's clusters.
 pub const LABEL: &str = "etcd-operator-bench/fleet";
@@ -118,14 +118,8 @@ impl Kubelet {
             let (this, pods) = (self.clone(), pods.clone());
             tokio::spawn(async move {
                 let _room = this.room.acquire().await;
-                let done = if ending {
-                    this.end(&pods, &pod, address).await
-                } else {
-                    this.start(&pods, &pod, address).await
-                };
-                if let Err(error) = done {
-                    eprintln!("  ! Pod {}: {error:#}", pod.name_any());
-                }
+                let what = format!("Pod {}", pod.name_any());
+                persistently(what, || this.settle(&pods, &pod, address)).await;
             });
         }
     }
@@ -145,6 +139,13 @@ impl Kubelet {
         let address = IpAddr::from(Ipv4Addr::new(NETWORK[0], NETWORK[1], high, low));
         addresses.insert(uid, address);
         Some(address)
+    }
+
+    async fn settle(&self, pods: &Api<Pod>, pod: &Pod, address: Option<IpAddr>) -> Result<()> {
+        match pod.metadata.deletion_timestamp {
+            Some(_) => self.end(pods, pod, address).await,
+            None => self.start(pods, pod, address).await,
+        }
     }
 
     async fn start(&self, pods: &Api<Pod>, pod: &Pod, address: Option<IpAddr>) -> Result<()> {

@@ -37,6 +37,7 @@ use operator::{Launch, Running};
 const AT_ONCE: usize = 32;
 /// Members that are lost, one after the other.
 const LOSSES: usize = 10;
+const RETRIES: usize = 30;
 /// A thousand clusters take a while on two cores.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
@@ -248,6 +249,17 @@ impl Site<'_> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
+    }
+}
+
+/// Repeats what a busy API server did not manage: a stand-in that gives up would be a kubelet that has died.
+async fn persistently<F: Future<Output = Result<()>>>(what: String, work: impl Fn() -> F) {
+    for _ in 0..RETRIES {
+        match work().await {
+            Ok(()) => return,
+            Err(error) => eprintln!("  ! {what}: {error}"),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
-use super::unless;
+use super::{persistently, unless};
 
 /// Name of the class, and label of the volumes.
 pub const CLASS: &str = "etcd-operator-bench";
@@ -58,9 +58,8 @@ pub async fn run(client: Client, namespace: String) {
         }
         let client = client.clone();
         tokio::spawn(async move {
-            if let Err(error) = make(&client, &claim).await {
-                eprintln!("  ! claim {}: {error:#}", claim.name_any());
-            }
+            let what = format!("claim {}", claim.name_any());
+            persistently(what, || make(&client, &claim)).await;
         });
     }
 }
