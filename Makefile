@@ -8,7 +8,7 @@ LAB := $(TARGET)/debug/lab
 
 .PHONY: help
 help: ## List the commands
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: ## A real Kubernetes, the operator and a healthy etcd cluster on this machine
@@ -23,6 +23,11 @@ check: ## The quick subset: format, lints, unit tests (no root)
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --features lab/acceptance -- -D warnings
 	cargo test --locked --workspace --exclude e2e
+
+.PHONY: simulation
+simulation: ## All of the simulation: broken operators, more seeds, the models against the real things (minutes)
+	cargo test --locked --workspace --exclude e2e --features simulation/long,simulation/conformance \
+		--test mutations --test seeds --test real --test protocol --test apiserver_conformance --test etcd_conformance
 
 .PHONY: soak
 soak: ## Simulated days with faults until stopped: seeds a second, steps, faults, coverage
@@ -56,6 +61,14 @@ lab: ## Build the lab program
 .PHONY: image
 image: ## Build the operator's binary (dist/manager) and image archive; prints the tag
 	@scripts/image
+
+.PHONY: bench
+bench: ## How fast it is, beside what is possible here: real clusters, half an hour (needs root)
+	@scripts/bench clusters $(BENCH)
+
+.PHONY: bench-fleet
+bench-fleet: ## What 100, 300 and 1,000 clusters cost the operator (needs root)
+	@scripts/bench fleet $(BENCH)
 
 .PHONY: crds
 crds: ## Generate the CRDs into the Helm chart

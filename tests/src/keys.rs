@@ -37,6 +37,11 @@ impl Keys {
         self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// The first key that was acknowledged.
+    pub fn first(&self) -> Option<String> {
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).keys().next().cloned()
+    }
+
     /// Waits until another handful of writes is acknowledged: the cluster serves, now.
     pub async fn advance(&self) -> Result<()> {
         let before = self.count();

@@ -221,8 +221,7 @@ mod tests {
         let mut view =
             ClusterView { members: answers.into_iter().map(|(m, _)| m).collect(), ..Default::default() };
         observer.ask_etcd(&mut view).await;
-        let asked = etcd.asked.lock().unwrap().clone();
-        asked
+        etcd.asked.lock().unwrap().clone()
     }
 
     #[tokio::test]
