@@ -21,12 +21,22 @@ const HEALTH_INTERVAL: Millis = 5_000;
 pub enum Request {
     Status,
     Members,
-    AddLearner { peer_url: String },
+    AddLearner {
+        peer_url: String,
+    },
     /// With a vote from the first moment on, whether it runs or not (H3).
-    AddVoter { peer_url: String },
-    Promote { id: u64 },
-    MoveLeader { to: u64 },
-    Remove { id: u64 },
+    AddVoter {
+        peer_url: String,
+    },
+    Promote {
+        id: u64,
+    },
+    MoveLeader {
+        to: u64,
+    },
+    Remove {
+        id: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +179,11 @@ impl Etcds {
             // The new member is taken for unavailable.
             false => voters.div_ceil(2) + 1,
         };
+        let started =
+            process.data.state.members.values().filter(|row| !row.learner && !row.name.is_empty()).count();
+        if !learner && (voters, started) != (1, 1) && started < voters.div_ceil(2) + 1 {
+            return Err(self.refuse(at, NOT_ENOUGH_STARTED));
+        }
         if self.connected_voters(at) < needed {
             return Err(Error::Unhealthy);
         }

@@ -331,7 +331,7 @@ impl Pair {
         self.ids.clear();
         for member in &real.members {
             let url = member.peer_urls.first().context("a member has a URL")?;
-            let twin = model.by_peer_url(url).context("a member is known to both")?;
+            let twin = model.members.iter().find(|m| m.peer_urls.contains(url)).context("known to both")?;
             self.ids.insert(self.name_of(url), Ids { real: member.id, model: twin.id });
         }
         Ok(())

@@ -59,7 +59,7 @@ fn initial_flags_are_ignored_once_a_wal_exists() {
 #[test]
 fn a_joiner_takes_the_id_that_etcd_has_for_its_url() {
     let mut world = World::of(&["a"]);
-    let id = world.add("a", "b").unwrap().by_peer_url(&url("b")).unwrap().id;
+    let id = find(&world.add("a", "b").unwrap(), "b").unwrap().id;
     world.start("b", ClusterState::Existing, &["a", "b"]);
     world.pass(SETTLED);
     let status = world.status("b").unwrap();
