@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use api::{EtcdCluster, EtcdClusterSpec, EtcdMember};
 use futures::FutureExt as _;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -75,6 +75,19 @@ impl Arena {
         let created = self.api().create(&PostParams::default(), &object).await;
         created.with_context(|| format!("EtcdCluster {name} should be admitted"))?;
         Ok(Cluster { arena: self.clone(), name: name.to_owned() })
+    }
+
+    /// Waits for a warning Event that says `of`.
+    pub async fn warned(&self, of: &str) -> Result<()> {
+        wait_for(&format!("a warning that says: {of}"), LONG, async || {
+            let events = self.list::<Event>().await?;
+            let warning = events.iter().find(|e| {
+                let says = e.message.as_ref().is_some_and(|m| m.contains(of));
+                says && e.type_.as_deref() == Some("Warning")
+            });
+            warning.map(drop).with_context(|| format!("there are {} others", events.len()))
+        })
+        .await
     }
 
     /// Deletes every EtcdCluster and waits until nothing is left of any.

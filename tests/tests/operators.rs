@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use api::labels;
+use api::{EtcdCluster, labels};
+use e2e::command::run;
 use e2e::lab::Frozen;
 use e2e::manager::{Leave, Manager, api_server};
 use e2e::proxy::{Proxy, Weather};
 use e2e::{Arena, Cluster, Diary, Keys, LONG, arena, in_memory, on_volumes, predecessor, wait_for};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -235,4 +237,59 @@ async fn t16_silent_clusters_do_not_delay_their_neighbours() -> Result<()> {
         leave.end(&arena.client).await
     })
     .await
+}
+
+#[tokio::test]
+async fn t16_an_object_that_can_not_be_read_is_named_and_harms_nobody() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        // Under our own schema nothing unreadable is stored; somebody else's may be laxer.
+        let lax = LaxDeadline::begin().await?;
+        let mut object = serde_json::to_value(EtcdCluster::new("unreadable", in_memory(1)))?;
+        object["spec"]["progressDeadlineSeconds"] = json!(5_000_000_000_i64);
+        let kind = ApiResource::erase::<EtcdCluster>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(arena.client.clone(), &arena.namespace, &kind);
+        let object = serde_json::from_value(object)?;
+        wait_for("the API server to have the laxer schema", LONG, async || {
+            Ok(api.create(&PostParams::default(), &object).await.map(drop)?)
+        })
+        .await?;
+        arena.warned("EtcdCluster unreadable can not be read").await?;
+        let neighbour = arena.create("neighbour", in_memory(1)).await;
+
+        // Corrected, it is a cluster like any other; also for the test, which could not list it.
+        let readable = Patch::Merge(json!({"spec": {"progressDeadlineSeconds": 600}}));
+        api.patch("unreadable", &PatchParams::default(), &readable).await?;
+        drop(lax);
+        neighbour?.settled(1).await?;
+        Cluster { arena: arena.clone(), name: "unreadable".to_owned() }.settled(1).await.map(drop)
+    })
+    .await
+}
+
+/// A deadline that may be any number, until this is dropped.
+struct LaxDeadline;
+
+impl LaxDeadline {
+    const CRD: &str = "crd/etcdclusters.etcd-operator.cozystack.io";
+
+    fn patch(format: &str) -> String {
+        let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/progressDeadlineSeconds/format";
+        json!([{"op": "replace", "path": field, "value": format}]).to_string()
+    }
+
+    async fn begin() -> Result<Self> {
+        let lax = Self;
+        run("kubectl", &["patch", Self::CRD, "--type=json", "--patch", &Self::patch("int64")]).await?;
+        Ok(lax)
+    }
+}
+
+impl Drop for LaxDeadline {
+    fn drop(&mut self) {
+        let strict = ["patch", Self::CRD, "--type=json", "--patch", &Self::patch("int32")];
+        if !std::process::Command::new("kubectl").args(strict).output().is_ok_and(|o| o.status.success()) {
+            eprintln!("the schema of EtcdClusters could not be restored");
+        }
+    }
 }

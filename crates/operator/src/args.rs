@@ -13,7 +13,8 @@ const PLACEHOLDER_IMAGE: &str = "controller:latest";
 
 /// Runs etcd clusters on Kubernetes.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "manager", version)]
+// Repeated flags: the last one counts, as with the Go operator.
+#[command(name = "manager", version, args_override_self = true)]
 pub struct Args {
     /// Address of the plain-HTTP /metrics endpoint; 0 turns it off
     #[arg(long, default_value = ":8080")]
@@ -185,6 +186,12 @@ mod tests {
         assert!(args.leader_elect);
         assert!(!args.zap_devel);
         assert_eq!(args.metrics_address().unwrap().unwrap().to_string(), "127.0.0.1:8080");
+    }
+
+    #[test]
+    fn of_repeated_flags_the_last_one_counts() {
+        assert!(!parse(&["--leader-elect", "--leader-elect=false"]).leader_elect);
+        assert_eq!(parse(&["--workers=2", "--workers=3"]).workers, 3);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 use api::{EtcdClusterStatus, ids};
 
+use crate::healing::lost_data;
 use crate::view::Scene;
-use crate::{Action, Next, Plan, joiner};
+use crate::{Action, Leaving, Next, Plan, joiner};
 
 /// Makes the seed, or finishes one that was left half-made.
 pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
@@ -14,7 +15,8 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     }
     let Some(seed) = scene.members.iter().find(|m| m.member.spec.bootstrap) else {
         if scene.members.is_empty() {
-            let name = scene.fresh_member_name();
+            // The same name on every try: of two creations whose answers were lost, only one can succeed.
+            let name = scene.seed_name();
             plan.act(Action::CreateMember(Box::new(joiner::seed(scene, &name))));
         } else {
             // Members without a seed and without a cluster id: somebody else's half-done work. Guessing here could
@@ -25,6 +27,13 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     };
     if seed.is_deleting() {
         plan.wait_for("the bootstrap member is being deleted");
+    } else if let Some(why) = lost_data(seed) {
+        // It can not form what it has lost, and nobody else has a copy: another seed begins anew.
+        plan.act(Action::DeleteMember {
+            name: seed.name().to_owned(),
+            uid: seed.uid().to_owned(),
+            because: Leaving::Broken(why.to_owned()),
+        });
     } else if seed.is_pending() {
         let initial_cluster = format!("{}={}", seed.name(), seed.peer_url());
         plan.act(Action::WireMember { name: seed.name().into(), uid: seed.uid().into(), initial_cluster });
@@ -81,6 +90,17 @@ mod tests {
     }
 
     #[test]
+    fn h1_a_seed_whose_creation_was_not_answered_is_created_under_the_same_name() {
+        let mut world = World::new(latched());
+        let name = |actions: &[Action]| created(actions)[0].metadata.name.clone();
+        let first = name(&world.plan().actions);
+        world.view.entropy += 1;
+        assert_eq!(name(&world.plan().actions), first);
+        world.view.cluster.as_mut().unwrap().metadata.uid = Some("another".into());
+        assert_ne!(name(&world.plan().actions), first, "a recreated cluster has other names (H14)");
+    }
+
+    #[test]
     fn a_seed_left_pending_by_a_crash_is_completed() {
         let cluster = latched();
         let mut world = World::new(cluster.clone());
@@ -132,6 +152,26 @@ mod tests {
         *world.rows() = answer;
         assert_eq!(world.status().cluster_id.as_deref(), Some("00000000000000c1"));
         assert_eq!(world.condition(conditions::AVAILABLE), "True/ClusterDiscovered");
+    }
+
+    #[test]
+    fn a_seed_that_lost_its_memory_before_it_formed_makes_room_for_another() {
+        let mut world = World::new(latched().memory("64Mi").latched());
+        world.pass();
+        world.pass();
+        world.pass();
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        let seed = world.member(0);
+        let name = seed.name().to_owned();
+        assert!(seed.member.status.as_ref().unwrap().pod_uid.is_some());
+        seed.pod = None;
+        seed.etcd = None;
+        world.view.etcd.membership = None;
+        let actions = world.plan().actions;
+        assert!(
+            matches!(&actions[..], [.., Action::DeleteMember { name: gone, .. }] if *gone == name),
+            "{actions:?}"
+        );
     }
 
     #[test]

@@ -113,6 +113,10 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     // The target and the cluster id are latched before anything rests on them: a crash in between must not make two
     // passes decide from two different targets.
     let latched = settled && status.cluster_id == scene.cluster_id();
+    // One more member may go at any moment, and the loss of a quorum has to be told at once.
+    if scene.is_formed() && status.ready_members < scene.target().replicas {
+        plan.look_again(Next::Soon);
+    }
     plan.cluster_status = Some(status);
     if !latched {
         plan.look_again(Next::Now);

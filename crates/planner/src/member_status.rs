@@ -2,7 +2,7 @@
 
 use api::conditions::{self, NewCondition, reason};
 use api::{EtcdCluster, EtcdMemberStatus, ids, labels, names};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::view::{ClusterView, MemberView};
@@ -45,8 +45,8 @@ pub(crate) fn assess(
     }
     if let Some(claim) = member.volume.as_ref().filter(|v| member.owns(&v.metadata)) {
         status.pvc_name = Some(names::pvc(member.name()));
-        // T7: fixed once there is data on it.
-        if status.pvc_uid.is_none() || status.member_id.is_none() {
+        // T7: fixed once it is known that there is data on it. Until then the claim that is there is the one it runs on.
+        if status.pvc_uid.is_none() || !member.has_joined() {
             status.pvc_uid = claim.metadata.uid.clone();
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn assess(
         let condition = NewCondition::new(type_, on, reason, message, generation);
         conditions::set_condition(&mut status.conditions, condition, now);
     };
-    match readiness(member, status.member_id.is_some(), status.is_voter) {
+    match readiness(member, status.member_id.is_some(), status.is_voter, now) {
         Ok(()) => set(conditions::READY, true, reason::POD_READY, "etcd member is ready".to_owned()),
         Err((reason, message)) => set(conditions::READY, false, reason, message),
     }
@@ -79,7 +79,12 @@ pub(crate) fn assess(
 
 /// Ready: the kubelet says so, or etcd itself before the kubelet has looked for the first time; and etcd has told us the
 /// member's id, without which it could not be removed again (H8).
-fn readiness(member: &MemberView, id_known: bool, voter: bool) -> Result<(), (&'static str, String)> {
+fn readiness(
+    member: &MemberView,
+    id_known: bool,
+    voter: bool,
+    now: Timestamp,
+) -> Result<(), (&'static str, String)> {
     if member.member.spec.dormant {
         return Err((reason::PAUSED, "the member is paused".to_owned()));
     }
@@ -89,7 +94,7 @@ fn readiness(member: &MemberView, id_known: bool, voter: bool) -> Result<(), (&'
     if member.living_pod().is_none() {
         return Err((reason::POD_NOT_READY, "the Pod is terminating".to_owned()));
     }
-    let ready = is_pod_ready(pod) || (voter && serves_unprobed(member, pod));
+    let ready = is_pod_ready(pod) || (voter && serves_unprobed(member, pod, now));
     if !ready {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending");
         return Err((reason::POD_NOT_READY, format!("pod phase: {phase}")));
@@ -100,10 +105,19 @@ fn readiness(member: &MemberView, id_known: bool, voter: bool) -> Result<(), (&'
     Ok(())
 }
 
-/// The kubelet probes once a second; etcd has answered us already, and knows its leader.
-fn serves_unprobed(member: &MemberView, pod: &Pod) -> bool {
-    let containers = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
-    let unprobed = containers.into_iter().any(|c| c.name == "etcd" && c.started == Some(false));
+/// How long the kubelet may take to find a container ready that is: its startup probe, and a round of the next one.
+const PROBE_GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Whether etcd has answered us, and knows its leader, before the kubelet has found it ready for the first time since it
+/// was started.
+fn serves_unprobed(member: &MemberView, pod: &Pod, now: Timestamp) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let etcd = status.container_statuses.iter().flatten().find(|c| c.name == "etcd");
+    let started = etcd.and_then(|c| c.state.as_ref()?.running.as_ref()?.started_at.clone());
+    let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
+    let unready_since = ready.and_then(|c| c.last_transition_time.clone());
+    let (Some(started), Some(unready_since)) = (started, unready_since) else { return false };
+    let unprobed = unready_since.0 <= started.0 && now.duration_since(started.0) < PROBE_GRACE;
     unprobed && member.serving().is_some_and(|s| s.leader != 0 && s.errors.is_empty())
 }
 
@@ -115,7 +129,8 @@ fn is_pod_ready(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{World, unready};
+    use crate::fixtures::{World, now, unready};
+    use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning};
 
     fn status_of(world: &World, index: usize) -> EtcdMemberStatus {
         world.plan().member_statuses[world.view.members[index].name()].clone()
@@ -153,11 +168,21 @@ mod tests {
     #[test]
     fn etcds_word_counts_until_the_kubelet_has_looked() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let at = |seconds| Some(conditions::wire_time(now() - SignedDuration::from_secs(seconds)));
         let pod = world.member(0).pod.as_mut().unwrap();
         unready(pod);
-        let container = &mut pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0];
-        container.started = Some(false);
+        let status = pod.status.as_mut().unwrap();
+        status.conditions.as_mut().unwrap()[0].last_transition_time = at(4);
+        let running = ContainerStateRunning { started_at: at(2) };
+        let state = ContainerState { running: Some(running), ..ContainerState::default() };
+        status.container_statuses.as_mut().unwrap()[0].state = Some(state);
         assert_eq!(ready(&world).0, "PodReady");
+
+        let mut later = world.clone();
+        let status = later.member(0).pod.as_mut().unwrap().status.as_mut().unwrap();
+        status.conditions.as_mut().unwrap()[0].last_transition_time = at(1);
+        assert_eq!(ready(&later).0, "PodNotReady", "the kubelet has looked since, and changed its mind");
+
         if let Some(Ok(status)) = &mut world.member(0).etcd {
             status.leader = 0;
         }
@@ -167,6 +192,16 @@ mod tests {
             status.leader = 1;
         }
         assert_eq!(ready(&world).0, "PodNotReady", "learners serve nobody");
+    }
+
+    #[test]
+    fn t7_the_claim_a_member_joins_on_is_its_own_whatever_was_there_before() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let status = world.member(0).member.status.as_mut().unwrap();
+        status.member_id = None;
+        status.pvc_uid = Some("lost before the first start".into());
+        let claim = world.member(0).volume.as_ref().unwrap().metadata.uid.clone();
+        assert_eq!(status_of(&world, 0).pvc_uid, claim);
     }
 
     #[test]

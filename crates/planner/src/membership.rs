@@ -2,8 +2,9 @@
 //! the other, and get their votes at the end.
 //!
 //! Join first, promote last: after a promotion etcd refuses the next add until the new voter has been connected for
-//! five seconds, so promoting in between would cost five seconds a member. Two joiners never start at the same moment:
-//! each would wait for the other's version before it serves.
+//! five seconds, so promoting in between would cost five seconds a member. The next joiner is added only when the last
+//! one has started: whoever starts resolves the name of every other member and asks for its version before it serves,
+//! and one that is listed but not there yet costs many seconds.
 
 use etcd::Membership;
 use jiff::SignedDuration;
@@ -39,7 +40,8 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
         // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
-        if leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe) {
+        let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
+        if stuck && !orphans::remove(scene, list, plan) {
             healing::replace_broken(scene, list, plan);
         }
         return;
@@ -47,18 +49,26 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
     if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
         return;
     }
+    let is_full = list.learners().count() >= max_learners(scene);
     if present > wanted {
         shrink::shrink(scene, list, plan);
-    } else if let Some(pending) = scene.running().find(|m| m.is_pending()) {
+    } else if let Some(pending) = next_pending(scene, list, is_full) {
         // H5: what was begun is finished first. A learner whose Pod can not start yet can never be promoted.
         complete(list, pending, plan);
-    } else if let Some(starting) = scene.running().find(|m| !has_started(list, m)) {
+    } else if let Some(starting) = scene.running().find(|m| !m.is_pending() && !has_started(list, m)) {
         await_start(scene, list, starting, plan);
-    } else if present == wanted || list.learners().count() >= max_learners(scene) {
+    } else if present == wanted || is_full {
         promote(scene, list, plan);
     } else {
         grow(scene, list, plan);
     }
+}
+
+/// The pending member that can be helped now: one that etcd has already, or one that it has room for.
+fn next_pending<'s, 'a>(scene: &'s Scene<'a>, list: &Membership, is_full: bool) -> Option<&'s Assessed<'a>> {
+    let mut pending = scene.running().filter(|m| m.is_pending());
+    let listed = scene.running().find(|m| m.is_pending() && m.row_in(list).is_some());
+    listed.or_else(|| pending.next().filter(|_| !is_full))
 }
 
 /// The last voter can leave only after others have joined, so its leaving does not keep them out.
@@ -265,10 +275,22 @@ mod tests {
         broken.etcd = None;
         let name = broken.name().to_owned();
         let actions = world.pass();
-        assert!(matches!(&actions[..], [Action::DeleteMember { name: gone, .. }] if *gone == name), "{actions:?}");
+        assert!(
+            matches!(&actions[..], [Action::DeleteMember { name: gone, .. }] if *gone == name),
+            "{actions:?}"
+        );
         world.settle();
         assert_eq!(world.view.members.len(), 3);
         assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_member_that_can_not_leave_because_of_an_orphan_does_not_wait_for_ever() {
+        let mut world = settled(3);
+        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        world.view.members.remove(1);
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[0], Action::RemoveOrphan { .. }), "{actions:?}");
     }
 
     #[test]
@@ -298,7 +320,10 @@ mod tests {
         world.rows()[2].is_learner = true;
         world.member(2).member.status.as_mut().unwrap().member_id = None;
         let plan = world.plan();
-        assert!(!steps(&plan.actions).contains(&"LearnerPromoted"), "the member does not say that it has joined");
+        assert!(
+            !steps(&plan.actions).contains(&"LearnerPromoted"),
+            "the member does not say that it has joined"
+        );
         assert_eq!(plan.next, Next::Now);
 
         let mut world = settled(3);
@@ -345,6 +370,38 @@ mod tests {
         let long_ago = now() - SignedDuration::from_secs(60);
         world.member(2).member.metadata.creation_timestamp = Some(api::conditions::wire_time(long_ago));
         assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
+    }
+
+    #[test]
+    fn h11_a_member_that_may_not_leave_does_not_keep_a_broken_one() {
+        let mut world = settled(3);
+        let crashed = world.member(0);
+        let name = crashed.name().to_owned();
+        crashed.etcd = Some(Err(etcd::Error::Unreachable { member: name.clone() }));
+        let pod = crashed.pod.as_mut().unwrap();
+        crate::fixtures::unready(pod);
+        pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].restart_count = 5;
+        let at = Some(api::conditions::wire_time(now()));
+        world.member(1).member.metadata.deletion_timestamp = at;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [Action::DeleteMember { name: n, .. }] if *n == name), "{actions:?}");
+    }
+
+    #[test]
+    fn two_pending_members_and_room_for_one_learner_end_as_two_voters() {
+        let mut world = settled(1);
+        let command =
+            world.member(0).pod.as_mut().unwrap().spec.as_mut().unwrap().containers[0].command.as_mut();
+        command.unwrap().retain(|flag| !flag.contains("max-learners"));
+        scale(&mut world, 3);
+        world.pass();
+        // A creation that was given up, and landed after all.
+        let mut late = world.member(1).clone();
+        late.member.metadata.name = Some("c-late".into());
+        late.member.metadata.uid = Some("uid-late".into());
+        world.view.members.push(late);
+        world.settle();
+        assert_eq!(world.rows().iter().filter(|row| !row.is_learner).count(), 3);
     }
 
     #[test]

@@ -263,9 +263,20 @@ impl<'a> Scene<'a> {
 
     /// A name no member has, `<cluster>-<5 characters>`, from the view's entropy.
     pub fn fresh_member_name(&self) -> String {
+        self.member_name(self.view.entropy)
+    }
+
+    /// The name of the seed, which follows from the UID of the cluster.
+    pub fn seed_name(&self) -> String {
+        // FNV-1a: any function will do, as long as it is always the same.
+        let uid = self.cluster.metadata.uid.as_deref().unwrap_or_default();
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.member_name(uid.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+    }
+
+    fn member_name(&self, mut state: u64) -> String {
         // The letters Kubernetes itself uses for generated names: no vowels, no look-alikes.
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut state = self.view.entropy;
         loop {
             let suffix: String = (0..5)
                 .map(|_| {

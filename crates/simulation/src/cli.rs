@@ -13,7 +13,7 @@ use clap::Parser;
 use crate::coverage::Coverage;
 use crate::mutations::{self, Mutation};
 use crate::script::Script;
-use crate::{Outcome, minimise, planner_loop, scenarios};
+use crate::{Outcome, minimise, planner_loop, real_loop, scenarios};
 
 /// Steps of the past that a failure is told with.
 const TOLD: usize = 120;
@@ -49,6 +49,10 @@ struct Args {
     #[arg(long)]
     mutation: Option<String>,
 
+    /// Run the operator's own code instead of the planner alone: some hundred times slower
+    #[arg(long)]
+    real: bool,
+
     /// Go on after a failure and count them
     #[arg(long)]
     keep_going: bool,
@@ -79,11 +83,15 @@ pub fn main() -> ExitCode {
             }
         },
     };
+    if let (Some(seed), true) = (args.seed, args.real) {
+        return tell_real(&Script::from_seed(seed));
+    }
     if let Some(seed) = args.seed {
         return tell(&Script::from_seed(seed), mutation, true);
     }
     if let Some(name) = &args.scenario {
         return match scenarios::all().into_iter().find(|s| s.name == *name) {
+            Some(found) if args.real => tell_real(&found.script),
             Some(found) => tell(&found.script, mutation, true),
             None => {
                 for s in scenarios::all() {
@@ -101,7 +109,8 @@ pub fn main() -> ExitCode {
     };
     let endless = args.forever || args.minutes.is_some();
     let seeds = args.seeds.clone().unwrap_or_else(|| if endless { fresh() } else { 0..1000 });
-    let campaign = Campaign { seeds, jobs: args.jobs.max(1), until, mutation, keep_going: args.keep_going };
+    let (jobs, keep_going, real) = (args.jobs.max(1), args.keep_going, args.real);
+    let campaign = Campaign { seeds, jobs, until, mutation, keep_going, real };
     campaign.run(args.coverage)
 }
 
@@ -112,6 +121,7 @@ struct Campaign {
     until: Option<Instant>,
     mutation: &'static Mutation,
     keep_going: bool,
+    real: bool,
 }
 
 /// What came of many seeds.
@@ -172,7 +182,10 @@ impl Campaign {
                 std::thread::sleep(Duration::from_millis(50));
                 if told.elapsed() > Duration::from_secs(10) {
                     told = Instant::now();
-                    println!("{}", tally.lock().unwrap_or_else(PoisonError::into_inner).line(began.elapsed()));
+                    println!(
+                        "{}",
+                        tally.lock().unwrap_or_else(PoisonError::into_inner).line(began.elapsed())
+                    );
                 }
             }
         });
@@ -194,6 +207,7 @@ impl Campaign {
         match tally.failed.first() {
             None => ExitCode::SUCCESS,
             Some(_) if self.keep_going => ExitCode::FAILURE,
+            Some((seed, _)) if self.real => tell_real(&Script::from_seed(*seed)),
             Some((seed, _)) => tell(&Script::from_seed(*seed), self.mutation, false),
         }
     }
@@ -206,11 +220,38 @@ impl Campaign {
                 stop.store(true, Ordering::Relaxed);
                 return;
             }
-            let outcome = planner_loop::run(&Script::from_seed(seed), self.mutation, false);
+            let script = Script::from_seed(seed);
+            let outcome = match self.real {
+                false => planner_loop::run(&script, self.mutation, false),
+                true => real_loop::run(&script, false).unwrap_or_default(),
+            };
             if outcome.violation.is_some() && !self.keep_going {
                 stop.store(true, Ordering::Relaxed);
             }
             tally.lock().unwrap_or_else(PoisonError::into_inner).add(seed, &outcome);
+        }
+    }
+}
+
+/// Runs one script with the operator's own code and tells how it went.
+fn tell_real(script: &Script) -> ExitCode {
+    let outcome = match real_loop::run(script, true) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            println!("the runtime can not be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    outcome.history.iter().for_each(|line| println!("{line}"));
+    let (seed, seconds) = (script.seed, outcome.simulated / 1000);
+    match outcome.violation {
+        None => {
+            println!("seed {seed}: no violation in {} steps, {seconds} s simulated", outcome.steps);
+            ExitCode::SUCCESS
+        }
+        Some(violation) => {
+            println!("seed {seed} breaks {violation}");
+            ExitCode::FAILURE
         }
     }
 }
@@ -223,7 +264,11 @@ fn tell(script: &Script, mutation: &'static Mutation, always: bool) -> ExitCode 
             outcome.history.iter().for_each(|line| println!("{line}"));
         }
         let steps = outcome.steps;
-        println!("seed {}: no violation in {steps} steps, {} s simulated", script.seed, outcome.simulated / 1000);
+        println!(
+            "seed {}: no violation in {steps} steps, {} s simulated",
+            script.seed,
+            outcome.simulated / 1000
+        );
         return ExitCode::SUCCESS;
     };
     println!("seed {} breaks {violation}", script.seed);
@@ -238,6 +283,6 @@ fn tell(script: &Script, mutation: &'static Mutation, always: bool) -> ExitCode 
     if let Some(violation) = &outcome.violation {
         println!("\nseed {} breaks {violation}", script.seed);
     }
-    println!("again: cargo run --release -p simulation -- --seed {}", script.seed);
+    println!("again: cargo run -p simulation -- --seed {}", script.seed);
     ExitCode::FAILURE
 }

@@ -15,34 +15,63 @@ pub fn all() -> Vec<Scenario> {
     vec![
         scenario("birth", "three members, no faults", three(), vec![]),
         scenario("one", "one member, no faults", wish(1, false), vec![]),
-        scenario("grow-and-shrink", "1, 3, 5, 2, 1", wish(1, false), vec![
-            at(60, Incident::Scale { cluster: 0, replicas: 3 }),
-            at(120, Incident::Scale { cluster: 0, replicas: 5 }),
-            at(200, Incident::Scale { cluster: 0, replicas: 2 }),
-            at(300, Incident::Scale { cluster: 0, replicas: 1 }),
-        ]),
-        scenario("pause", "asleep and awake again", three(), vec![
-            at(60, Incident::Scale { cluster: 0, replicas: 0 }),
-            at(200, Incident::Scale { cluster: 0, replicas: 3 }),
-        ]),
-        scenario("node-dies", "a node dies and comes back", three(), vec![
-            at(60, Incident::NodeDies { node: 0 }),
-            at(90, Incident::NodeReturns { node: 0 }),
-        ]),
-        scenario("every-member", "each member is deleted in turn", three(), vec![
-            at(60, Incident::DeleteMember { pick: 0 }),
-            at(120, Incident::DeleteMember { pick: 0 }),
-            at(180, Incident::DeleteMember { pick: 0 }),
-        ]),
-        scenario("volume-gone", "a volume is deleted", three(), vec![at(60, Incident::DeleteVolume { pick: 1 })]),
-        scenario("memory-pod-gone", "a member in memory loses its Pod", wish(3, true), vec![at(
-            60,
-            Incident::DeletePod { pick: 1, force: false },
-        )]),
-        scenario("same-name", "deleted and made again under the same name", three(), vec![
-            at(60, Incident::DeleteCluster { cluster: 0, how: crate::script::Propagation::Background }),
-            at(61, Incident::Recreate { cluster: 0 }),
-        ]),
+        scenario(
+            "grow-and-shrink",
+            "1, 3, 5, 2, 1",
+            wish(1, false),
+            vec![
+                at(60, Incident::Scale { cluster: 0, replicas: 3 }),
+                at(120, Incident::Scale { cluster: 0, replicas: 5 }),
+                at(200, Incident::Scale { cluster: 0, replicas: 2 }),
+                at(300, Incident::Scale { cluster: 0, replicas: 1 }),
+            ],
+        ),
+        scenario(
+            "pause",
+            "asleep and awake again",
+            three(),
+            vec![
+                at(60, Incident::Scale { cluster: 0, replicas: 0 }),
+                at(200, Incident::Scale { cluster: 0, replicas: 3 }),
+            ],
+        ),
+        scenario(
+            "node-dies",
+            "a node dies and comes back",
+            three(),
+            vec![at(60, Incident::NodeDies { node: 0 }), at(90, Incident::NodeReturns { node: 0 })],
+        ),
+        scenario(
+            "every-member",
+            "each member is deleted in turn",
+            three(),
+            vec![
+                at(60, Incident::DeleteMember { pick: 0 }),
+                at(120, Incident::DeleteMember { pick: 0 }),
+                at(180, Incident::DeleteMember { pick: 0 }),
+            ],
+        ),
+        scenario(
+            "volume-gone",
+            "a volume is deleted",
+            three(),
+            vec![at(60, Incident::DeleteVolume { pick: 1 })],
+        ),
+        scenario(
+            "memory-pod-gone",
+            "a member in memory loses its Pod",
+            wish(3, true),
+            vec![at(60, Incident::DeletePod { pick: 1, force: false })],
+        ),
+        scenario(
+            "same-name",
+            "deleted and made again under the same name",
+            three(),
+            vec![
+                at(60, Incident::DeleteCluster { cluster: 0, how: crate::script::Propagation::Background }),
+                at(61, Incident::Recreate { cluster: 0 }),
+            ],
+        ),
     ]
 }
 

@@ -70,50 +70,118 @@ pub type Pick = usize;
 /// Something that somebody does to the cluster, or that breaks. `cluster` and `pick` choose among what there is then.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incident {
-    Scale { cluster: Pick, replicas: i32 },
-    Edit { cluster: Pick, what: Edit },
-    DeleteCluster { cluster: Pick, how: Propagation },
+    Scale {
+        cluster: Pick,
+        replicas: i32,
+    },
+    Edit {
+        cluster: Pick,
+        what: Edit,
+    },
+    DeleteCluster {
+        cluster: Pick,
+        how: Propagation,
+    },
     /// Makes it again under the same name, as soon as the name is free.
-    Recreate { cluster: Pick },
-    DeleteMember { pick: Pick },
+    Recreate {
+        cluster: Pick,
+    },
+    DeleteMember {
+        pick: Pick,
+    },
     /// Takes every finalizer off, as people do with what hangs.
-    StripMember { pick: Pick },
-    DeletePod { pick: Pick, force: bool },
+    StripMember {
+        pick: Pick,
+    },
+    DeletePod {
+        pick: Pick,
+        force: bool,
+    },
     /// The claim, and the Pod that keeps it from going.
-    DeleteVolume { pick: Pick },
+    DeleteVolume {
+        pick: Pick,
+    },
     /// The claim goes and another one of the same name comes, by hand.
-    SwapVolume { pick: Pick },
-    DeleteService { pick: Pick },
-    DeleteBudget { pick: Pick },
+    SwapVolume {
+        pick: Pick,
+    },
+    DeleteService {
+        pick: Pick,
+    },
+    DeleteBudget {
+        pick: Pick,
+    },
     /// Somebody takes the label off that the watches select by.
-    Unlabel { pick: Pick },
+    Unlabel {
+        pick: Pick,
+    },
 
-    KillContainer { pick: Pick },
-    Evict { pick: Pick },
-    NodeDies { node: Pick },
-    NodeReturns { node: Pick },
+    KillContainer {
+        pick: Pick,
+    },
+    Evict {
+        pick: Pick,
+    },
+    NodeDies {
+        node: Pick,
+    },
+    NodeReturns {
+        node: Pick,
+    },
     /// Off the network, but alive.
-    NodeCut { node: Pick },
-    NodeHeals { node: Pick },
+    NodeCut {
+        node: Pick,
+    },
+    NodeHeals {
+        node: Pick,
+    },
     /// Never comes back; another one comes in its place.
-    NodeLost { node: Pick },
+    NodeLost {
+        node: Pick,
+    },
     /// The link between two nodes only.
-    LinkCut { a: Pick, b: Pick },
+    LinkCut {
+        a: Pick,
+        b: Pick,
+    },
     /// The data directory is empty when etcd starts next.
-    WipeDisk { pick: Pick },
-    CorruptDisk { pick: Pick },
-    FillDisk { pick: Pick },
+    WipeDisk {
+        pick: Pick,
+    },
+    CorruptDisk {
+        pick: Pick,
+    },
+    FillDisk {
+        pick: Pick,
+    },
 
     /// The operator's process ends between two calls and is started again after `back` milliseconds.
-    Crash { back: Millis },
+    Crash {
+        back: Millis,
+    },
     /// What happens to one call of the operator, after `skip` more.
-    Call { skip: usize, fate: Fate },
+    Call {
+        skip: usize,
+        fate: Fate,
+    },
     /// Another replica takes over while this one stands still; it then goes on for `linger` with what it had planned.
-    Depose { linger: Millis },
-    WatchLag { kind: Pick, by: Millis, lasts: Millis },
-    WatchRestart { kind: Pick },
-    ApiDown { lasts: Millis },
-    ClockJump { by: i64 },
+    Depose {
+        linger: Millis,
+    },
+    WatchLag {
+        kind: Pick,
+        by: Millis,
+        lasts: Millis,
+    },
+    WatchRestart {
+        kind: Pick,
+    },
+    ApiDown {
+        lasts: Millis,
+    },
+    ClockJump {
+        by: i64,
+    },
 }
 
 /// What a user changes in a spec, apart from the number of members.
@@ -260,7 +328,12 @@ impl Incident {
                 cluster,
                 how: one_of(
                     rng,
-                    &[Propagation::Background, Propagation::Background, Propagation::Foreground, Propagation::Orphan],
+                    &[
+                        Propagation::Background,
+                        Propagation::Background,
+                        Propagation::Foreground,
+                        Propagation::Orphan,
+                    ],
                 ),
             },
             24..27 => Self::Recreate { cluster },
@@ -300,8 +373,12 @@ impl Incident {
         match self {
             Self::NodeDies { node } => Some(Self::NodeReturns { node: *node }),
             Self::NodeCut { node } => Some(Self::NodeHeals { node: *node }),
-            Self::DeleteCluster { cluster, .. } if rng.random_bool(0.7) => Some(Self::Recreate { cluster: *cluster }),
-            Self::Scale { cluster, replicas: 0 } => Some(Self::Scale { cluster: *cluster, replicas: one_of(rng, &[1, 3]) }),
+            Self::DeleteCluster { cluster, .. } if rng.random_bool(0.7) => {
+                Some(Self::Recreate { cluster: *cluster })
+            }
+            Self::Scale { cluster, replicas: 0 } => {
+                Some(Self::Scale { cluster: *cluster, replicas: one_of(rng, &[1, 3]) })
+            }
             _ => None,
         }
     }

@@ -40,7 +40,8 @@ fn scenarios_and_regressions_break_no_rule() {
 fn a_seed_is_a_run() {
     for seed in [3, 11] {
         let script = Script::from_seed(seed);
-        let (once, again) = (planner_loop::run(&script, &NONE, true), planner_loop::run(&script, &NONE, true));
+        let (once, again) =
+            (planner_loop::run(&script, &NONE, true), planner_loop::run(&script, &NONE, true));
         assert_eq!((once.steps, once.simulated), (again.steps, again.simulated));
         assert_eq!(once.history, again.history);
     }

@@ -1,5 +1,6 @@
 //! What the API server knows of the kinds it was born with: their fields, defaults, and what may never change.
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::events::v1::Event;
@@ -21,7 +22,7 @@ pub fn decode(kind: Kind, object: Value) -> Result<Value, serde_json::Error> {
         CLAIM => typed::<PersistentVolumeClaim>(object),
         VOLUME => typed::<PersistentVolume>(object),
         SERVICE => typed::<Service>(object),
-        SECRET => typed::<Secret>(object),
+        SECRET => secret(object),
         NODE => typed::<Node>(object),
         BUDGET => typed::<PodDisruptionBudget>(object),
         LEASE => typed::<Lease>(object),
@@ -29,7 +30,10 @@ pub fn decode(kind: Kind, object: Value) -> Result<Value, serde_json::Error> {
         _ => Ok(object),
     }?;
     match kind {
-        POD => pod::default(&mut object["spec"]),
+        POD => {
+            pod::default(&mut object["spec"]);
+            pod::default_status(&mut object);
+        }
         CLAIM => or_insert(&mut object["spec"], &[("volumeMode", json!("Filesystem"))]),
         SERVICE => default_service(&mut object["spec"]),
         SECRET => or_insert(&mut object, &[("type", json!("Opaque"))]),
@@ -40,6 +44,15 @@ pub fn decode(kind: Kind, object: Value) -> Result<Value, serde_json::Error> {
 
 fn typed<T: DeserializeOwned + Serialize>(object: Value) -> Result<Value, serde_json::Error> {
     serde_json::to_value(serde_json::from_value::<T>(object)?)
+}
+
+/// Clear text is a way to write data, not to store it.
+fn secret(object: Value) -> Result<Value, serde_json::Error> {
+    let mut secret: Secret = serde_json::from_value(object)?;
+    for (key, text) in secret.string_data.take().unwrap_or_default() {
+        secret.data.get_or_insert_default().insert(key, ByteString(text.into_bytes()));
+    }
+    serde_json::to_value(secret)
 }
 
 fn or_insert(object: &mut Value, defaults: &[(&str, Value)]) {
@@ -108,6 +121,9 @@ pub fn problems_of_new(kind: Kind, object: &Value) -> Vec<String> {
     match kind {
         POD => pod::problems_of_new(&object["spec"]),
         BUDGET => problems_of_budget(object),
+        EVENT if object["regarding"]["namespace"] != object["metadata"]["namespace"] => {
+            vec!["involvedObject.namespace: Invalid value: does not match event.namespace".to_owned()]
+        }
         CLAIM => {
             let size =
                 object["spec"]["resources"]["requests"]["storage"].as_str().and_then(api::quantity::parse);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::kind::POD;
+use super::kind::{EVENT, POD};
 use super::{ApiError, ApiServer, Id, Kind, Millis, meta};
 
 pub(super) const ORPHAN: &str = "orphan";
@@ -48,24 +48,37 @@ impl ApiServer {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Deletion, ApiError> {
-        let old = self.existing(kind, namespace, name)?;
+        let mut old = self.existing(kind, namespace, name)?;
         options.check(kind, &old)?;
         let mut object = (*old).clone();
-        let waits = match self.mark_graceful(now, kind, &mut object, options) {
-            Grace::Unchanged => return Ok(Deletion::Pending(object)),
-            Grace::Running => true,
-            Grace::None => false,
-        };
-        let finalizers = options.finalizers(&object);
-        meta::set_finalizers(&mut object, &finalizers);
-        if !waits && finalizers.is_empty() {
-            self.commit(now, Id::of(kind, &old), None);
-            return Ok(Deletion::Gone(object));
+        let grace = self.mark_graceful(now, kind, &mut object, options);
+        if grace == Grace::Unchanged {
+            return Ok(Deletion::Pending(object));
         }
-        if !waits {
+        let finalizers = options.finalizers(kind, &object);
+        meta::set_finalizers(&mut object, &finalizers);
+        if grace == Grace::None && !finalizers.is_empty() {
             self.mark_finalizing(now, &mut object);
         }
-        Ok(Deletion::Pending(self.store_changed(now, kind, &old, object)))
+        if grace == Grace::Running || !finalizers.is_empty() {
+            return Ok(Deletion::Pending(self.store_changed(now, kind, &old, object)));
+        }
+        if grace == Grace::Over {
+            self.store_changed(now, kind, &old, object);
+            old = self.existing(kind, namespace, name)?;
+        } else if !meta::finalizers(&old).is_empty() && options.resource_version.is_some() {
+            // What the real one says when the request itself takes the last finalizer off: it forgets the version it
+            // has just compared.
+            return Err(ApiError::conflict(
+                kind,
+                name,
+                "Precondition failed: ResourceVersion in precondition: ",
+            ));
+        }
+        self.commit(now, Id::of(kind, &old), None);
+        let mut last = (*old).clone();
+        meta::set(&mut last, "resourceVersion", json!(self.revision.to_string()));
+        Ok(Deletion::Gone(last))
     }
 
     /// A Pod on a node is given time; its kubelet ends that time with a delete of its own.
@@ -74,27 +87,25 @@ impl ApiServer {
             return Grace::None;
         }
         let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
-        if meta::is_terminating(object) {
+        let seconds = if meta::is_terminating(object) {
             // The time can be made shorter, never longer.
-            let left = meta::grace(object).unwrap_or_default();
-            match asked {
-                Some(asked) if asked < left => {}
-                _ if left > 0 => return Grace::Unchanged,
-                _ => return Grace::None,
+            match (meta::grace(object).unwrap_or_default(), options.grace_period_seconds) {
+                (0, _) => return Grace::None,
+                (left, Some(asked)) if asked < left => asked,
+                _ => return Grace::Unchanged,
             }
-        }
-        let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-        let unscheduled = object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
-        let ended = ["Failed", "Succeeded"].contains(&object["status"]["phase"].as_str().unwrap_or_default());
-        let seconds = if unscheduled || ended { 0 } else { asked.unwrap_or(own) };
-        if seconds == 0 {
-            return Grace::None;
-        }
-        bump_generation(object);
+        } else {
+            bump_generation(object);
+            let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+            let unscheduled = object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+            let phase = object["status"]["phase"].as_str().unwrap_or_default();
+            let ended = ["Failed", "Succeeded"].contains(&phase);
+            if unscheduled || ended { 0 } else { asked.unwrap_or(own) }
+        };
         let end = now + u64::try_from(seconds).unwrap_or_default() * 1000;
         meta::set(object, "deletionTimestamp", self.timestamp(end));
         meta::set(object, "deletionGracePeriodSeconds", json!(seconds));
-        Grace::Running
+        if seconds > 0 { Grace::Running } else { Grace::Over }
     }
 
     /// Only the finalizers keep it from now on.
@@ -117,10 +128,15 @@ impl ApiServer {
     }
 }
 
+/// How far the grace period is.
+#[derive(PartialEq, Eq)]
 enum Grace {
     /// Deletion is under way already and this request changes nothing.
     Unchanged,
     Running,
+    /// It has none left: it is marked first and then removed, which watches see as two events.
+    Over,
+    /// The kind knows no such thing, or the mark is there already.
     None,
 }
 
@@ -143,9 +159,10 @@ impl DeleteOptions {
     }
 
     /// The wish about dependents is kept as a finalizer; without a wish the one that is there stays.
-    fn finalizers(&self, object: &Value) -> Vec<String> {
+    fn finalizers(&self, kind: Kind, object: &Value) -> Vec<String> {
         let mut finalizers = meta::finalizers(object);
-        let Some(propagation) = self.propagation else { return finalizers };
+        // Nothing ever depends on an Event.
+        let Some(propagation) = self.propagation.filter(|_| kind != EVENT) else { return finalizers };
         finalizers.retain(|f| f != ORPHAN && f != FOREGROUND);
         match propagation {
             Propagation::Background => {}

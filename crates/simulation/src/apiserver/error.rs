@@ -85,6 +85,10 @@ impl ApiError {
         Self::new(410, "Expired", format!("too old resource version: {wanted} ({oldest})"))
     }
 
+    pub(super) fn version_of_new() -> Self {
+        Self::new(500, "", "resourceVersion should not be set on objects to be created".into())
+    }
+
     /// Something went wrong inside the server.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message.into())
@@ -99,8 +103,11 @@ impl ApiError {
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
         if let Some(cause) = self.cause {
             status["details"] = json!({ "causes": [{ "reason": cause, "message": self.message }] });
         }

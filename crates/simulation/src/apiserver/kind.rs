@@ -94,6 +94,11 @@ impl Kind {
         [POD, CLAIM, VOLUME, SERVICE, SECRET, NODE, EVENT].contains(self)
     }
 
+    /// A replace of what is not there creates it; who names the one that was there is told of a conflict.
+    pub(super) fn is_created_by_update(&self) -> bool {
+        [SERVICE, LEASE, EVENT].contains(self)
+    }
+
     /// A delete that takes effect at once answers with the object, not with a Status.
     pub(super) fn returns_deleted(&self) -> bool {
         [POD, CLAIM, VOLUME, SERVICE].contains(self)

@@ -69,7 +69,11 @@ pub fn copy(object: &mut Value, from: &Value, field: &str) {
 /// Brings metadata into the shape the API server stores: known fields only, nothing empty. The record of who manages
 /// which field is not kept: nobody here applies.
 pub fn normalize(object: &mut Value) -> Result<(), serde_json::Error> {
-    let given = object.get("metadata").filter(|m| !m.is_null()).cloned().unwrap_or_else(|| json!({}));
+    let mut given = object.get("metadata").filter(|m| !m.is_null()).cloned().unwrap_or_else(|| json!({}));
+    for map in ["labels", "annotations"] {
+        let values = given.get_mut(map).and_then(Value::as_object_mut).into_iter().flatten();
+        values.filter(|(_, value)| value.is_null()).for_each(|(_, value)| *value = json!(""));
+    }
     let typed: ObjectMeta = serde_json::from_value(given)?;
     let mut metadata = serde_json::to_value(typed)?;
     if let Some(fields) = metadata.as_object_mut() {

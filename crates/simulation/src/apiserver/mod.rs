@@ -1,8 +1,12 @@
 //! The API server: objects, versions, conflicts, finalizers, garbage collection and watches, as one value.
 //!
-//! It ensures that whoever writes here meets what a real kube-apiserver would have answered, and that nothing happens by
-//! itself: time, chance and the work of controllers are handed in. `tests/apiserver_conformance.rs` holds it against the
-//! real thing. [`http`] puts a `kube::Client` in front of it.
+//! It ensures that whoever writes here meets what a real kube-apiserver would have answered, and that nothing happens
+//! by itself: time, chance and the work of controllers are handed in. `tests/apiserver_conformance` holds it against
+//! the real thing. [`http`] puts a `kube::Client` in front of it.
+//!
+//! Not simulated, and refused: server-side apply, JSON and strategic patches, dry runs, deleting collections. Not
+//! simulated, and not missed by the operator: managedFields, paging (a list is always whole), quotas, authorization,
+//! storage classes (no claim grows), canonical quantities in the kinds of Kubernetes itself.
 
 mod core;
 mod crd;
@@ -17,6 +21,8 @@ mod names;
 mod patch;
 mod scale;
 mod selector;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -48,8 +48,8 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// A finalizer must be qualified, unless it is one of the API server's own.
-pub fn is_finalizer(text: &str) -> bool {
+/// On the oldest kinds a finalizer must have a domain, unless it is one of the API server's own.
+pub fn is_finalizer(kind: Kind, text: &str) -> bool {
     let word = |text: &str| {
         let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -57,7 +57,10 @@ pub fn is_finalizer(text: &str) -> bool {
     };
     match text.split_once('/') {
         Some((domain, name)) => domain.split('.').all(is_label) && word(name),
-        None => ["orphan", "foregroundDeletion", "kubernetes"].contains(&text),
+        None if kind.group.is_empty() || kind == kind::EVENT => {
+            ["orphan", "foregroundDeletion", "kubernetes"].contains(&text)
+        }
+        None => word(text),
     }
 }
 
@@ -91,7 +94,11 @@ mod tests {
 
     #[test]
     fn finalizers_are_qualified() {
-        assert!(is_finalizer("etcd-operator.cozystack.io/member") && is_finalizer("orphan"));
-        assert!(!is_finalizer("member") && !is_finalizer("x/") && !is_finalizer("/x"));
+        for (good, bad) in
+            [("etcd-operator.cozystack.io/member", "member"), ("orphan", "x/"), ("x.io/y", "/x")]
+        {
+            assert!(is_finalizer(kind::POD, good) && !is_finalizer(kind::POD, bad), "{good} {bad}");
+        }
+        assert!(is_finalizer(kind::ETCD_MEMBER, "member") && !is_finalizer(kind::ETCD_MEMBER, "x/"));
     }
 }

@@ -25,10 +25,6 @@ impl ApiServer {
             return Err(ApiError::no_such_path());
         }
         let old = self.existing(kind, namespace, name)?;
-        let wanted = meta::uid(scale);
-        if !wanted.is_empty() && wanted != meta::uid(&old) {
-            return Err(ApiError::other_uid(kind, name, wanted, meta::uid(&old)));
-        }
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
         if replicas < 0 {
             let problem =
@@ -56,9 +52,13 @@ fn scale_of(kind: Kind, object: &Value) -> Value {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": metadata,
-        "spec": { "replicas": object["spec"]["replicas"].as_i64().unwrap_or_default() },
+        "spec": {},
         "status": { "replicas": object["status"][replicas].as_i64().unwrap_or_default() },
     });
+    // Zero is written as absent, by the type's own rules.
+    if let Some(replicas) = object["spec"]["replicas"].as_i64().filter(|replicas| *replicas != 0) {
+        scale["spec"]["replicas"] = json!(replicas);
+    }
     if let Some(selector) = object["status"]["selector"].as_str() {
         scale["status"]["selector"] = json!(selector);
     }

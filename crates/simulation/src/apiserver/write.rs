@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng as _};
 use serde_json::{Value, json};
 
 use super::{ApiError, ApiServer, Id, Kind, Millis, Sub, core, crd, meta, names, patch};
@@ -36,13 +37,11 @@ impl ApiServer {
             if !problems.is_empty() {
                 return Err(ApiError::invalid(kind, meta::name(&object), &problems));
             }
+            if meta::version(&object) != 0 {
+                return Err(ApiError::version_of_new());
+            }
             let id = Id::of(kind, &object);
             if !self.objects.contains_key(&id) {
-                if meta::version(&object) != 0 {
-                    return Err(ApiError::internal(
-                        "resourceVersion should not be set on objects to be created",
-                    ));
-                }
                 self.addresses += 1;
                 let stored = self.commit(now, id, Some(object));
                 return Ok(stored.map(|object| (*object).clone()).unwrap_or_default());
@@ -58,7 +57,9 @@ impl ApiServer {
     fn fill_new(&self, now: Millis, kind: Kind, object: &mut Value, rng: &mut impl Rng) {
         meta::set(object, "uid", json!(names::uid(rng)));
         meta::set(object, "creationTimestamp", self.timestamp(now));
-        meta::set(object, "generation", if kind.has_generation() { json!(1) } else { Value::Null });
+        if kind.has_generation() {
+            meta::set(object, "generation", json!(1));
+        }
         meta::set(object, "deletionTimestamp", Value::Null);
         meta::set(object, "deletionGracePeriodSeconds", Value::Null);
         if kind.status {
@@ -77,22 +78,26 @@ impl ApiServer {
         sub: Option<Sub>,
     ) -> Result<Value, ApiError> {
         if sub == Some(Sub::Scale) {
+            let (old, wanted) = (self.existing(kind, namespace, name)?, meta::uid(&object));
+            if !wanted.is_empty() && wanted != meta::uid(&old) {
+                return Err(ApiError::other_uid(kind, name, wanted, meta::uid(&old)));
+            }
             return self.update_scale(now, kind, namespace, name, &object);
         }
         let mut object = decode(kind, object)?;
         settle_namespace(kind, namespace, &mut object)?;
         check_name(name, &object)?;
-        let old = self.existing(kind, namespace, name)?;
         let wanted = meta::uid(&object);
+        if kind.is_created_by_update() && self.peek(kind, namespace, name).is_none() {
+            if !wanted.is_empty() {
+                return Err(ApiError::other_uid(kind, name, wanted, ""));
+            }
+            meta::set(&mut object, "resourceVersion", Value::Null);
+            return self.create(now, kind, namespace, object, &mut SmallRng::seed_from_u64(self.revision));
+        }
+        let old = self.existing(kind, namespace, name)?;
         if !wanted.is_empty() && wanted != meta::uid(&old) {
             return Err(ApiError::other_uid(kind, name, wanted, meta::uid(&old)));
-        }
-        if meta::text(&object, "resourceVersion").is_empty() {
-            if !kind.may_update_blindly() {
-                let problem = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
-                return Err(ApiError::invalid(kind, name, &[problem.to_owned()]));
-            }
-            meta::copy(&mut object, &old, "resourceVersion");
         }
         self.replace(now, kind, &old, object, sub)
     }
@@ -121,9 +126,6 @@ impl ApiServer {
         let mut object = decode(kind, object)?;
         settle_namespace(kind, namespace, &mut object)?;
         check_name(name, &object)?;
-        if meta::text(&object, "resourceVersion").is_empty() {
-            meta::copy(&mut object, &old, "resourceVersion");
-        }
         self.replace(now, kind, &old, object, sub)
     }
 
@@ -141,6 +143,13 @@ impl ApiServer {
         sub: Option<Sub>,
     ) -> Result<Value, ApiError> {
         let name = meta::name(old);
+        if meta::text(&object, "resourceVersion").is_empty() {
+            if !kind.may_update_blindly() {
+                let problem = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+                return Err(ApiError::invalid(kind, name, &[problem.to_owned()]));
+            }
+            meta::copy(&mut object, old, "resourceVersion");
+        }
         if meta::text(&object, "resourceVersion") != meta::text(old, "resourceVersion") {
             return Err(ApiError::modified(kind, name));
         }
@@ -263,14 +272,19 @@ fn settle_parts(kind: Kind, old: &Value, object: &mut Value, sub: Option<Sub>) {
 /// Metadata that updates can not touch.
 fn settle_metadata(old: &Value, object: &mut Value) -> Vec<String> {
     let mut problems = vec![];
-    for field in ["uid", "creationTimestamp"] {
-        let given = meta::text(object, field);
-        if !given.is_empty() && given != meta::text(old, field) {
-            problems.push(format!("metadata.{field}: Invalid value: {given:?}: field is immutable"));
-        }
-        meta::copy(object, old, field);
+    let given = meta::uid(object);
+    if !given.is_empty() && given != meta::uid(old) {
+        problems.push(format!("metadata.uid: Invalid value: {given:?}: field is immutable"));
     }
-    for field in ["generation", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"] {
+    if meta::is_terminating(object) && !meta::is_terminating(old) {
+        problems.push("metadata.deletionTimestamp: Invalid value: field is immutable".to_owned());
+    }
+    if meta::grace(object).is_some_and(|given| meta::grace(old) != Some(given)) {
+        let how = "field is immutable; may only be changed via deletion";
+        problems.push(format!("metadata.deletionGracePeriodSeconds: Invalid value: {how}"));
+    }
+    let fixed = ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    for field in fixed {
         meta::copy(object, old, field);
     }
     let known = meta::finalizers(old);
@@ -297,7 +311,8 @@ fn problems_of_new(kind: Kind, object: &Value) -> Vec<String> {
 
 fn problems_of_metadata(kind: Kind, object: &Value) -> Vec<String> {
     let mut problems = vec![];
-    for finalizer in meta::finalizers(object).iter().filter(|f| !names::is_finalizer(f)) {
+    let fine = |finalizer: &str| names::is_finalizer(kind, finalizer);
+    for finalizer in meta::finalizers(object).iter().filter(|f| !fine(f)) {
         problems.push(format!("metadata.finalizers: Invalid value: {finalizer:?}"));
     }
     let owners = meta::owners(object);

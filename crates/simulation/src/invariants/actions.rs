@@ -39,17 +39,23 @@ pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Opt
 /// T22, a consequence of rule 1: a healthy voter does not leave while one stays that has been silent for long.
 fn least_missed(world: &World, pass: &PassFacts<'_>, victim: &str) -> Option<Violation> {
     let list = &pass.view.etcd.membership.as_ref()?.fact;
-    let row = |name: &str| list.voters().find(|row| row.peer_urls.iter().any(|url| url.contains(&format!("//{name}."))));
+    let row = |name: &str| {
+        list.voters().find(|row| row.peer_urls.iter().any(|url| url.contains(&format!("//{name}."))))
+    };
     let served = |id: u64| world.ledger.served_at.get(&(list.cluster_id, id)).copied().unwrap_or_default();
     let leaves = row(victim)?;
     if served(leaves.id) + 5 * SECOND < pass.began {
         return None;
     }
     let silent = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting()).find(|m| {
-        let ready = m.member.status.as_ref().is_some_and(|s| api::conditions::is_true(&s.conditions, "Ready"));
+        let ready =
+            m.member.status.as_ref().is_some_and(|s| api::conditions::is_true(&s.conditions, "Ready"));
         !ready && row(m.name()).is_some_and(|r| served(r.id) + SILENT < pass.began)
     })?;
-    Some(Violation::new(1, format!("{victim} leaves although it serves, and {} is kept although it is silent", silent.name())))
+    Some(Violation::new(
+        1,
+        format!("{victim} leaves although it serves, and {} is kept although it is silent", silent.name()),
+    ))
 }
 
 /// The state of things before a write.
@@ -60,13 +66,25 @@ pub struct Before {
 impl Before {
     pub fn of(world: &mut World) -> Self {
         watch_quorums(world);
-        let able = world.living_clusters().into_iter().map(|(_, cluster)| (cluster, is_able(world, cluster, world.now)));
+        let able = world
+            .living_clusters()
+            .into_iter()
+            .map(|(_, cluster)| (cluster, is_able(world, cluster, world.now)));
         Self { able: able.collect() }
     }
 
     /// Rule 1: whether a write has left a quorum able to serve.
-    pub fn quorum_kept(self, world: &mut World, what: &dyn std::fmt::Debug, evidence: Millis) -> Option<Violation> {
-        let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
+    pub fn quorum_kept(
+        self,
+        world: &mut World,
+        what: &dyn std::fmt::Debug,
+        evidence: Millis,
+    ) -> Option<Violation> {
+        let since = if evidence == 0 {
+            world.now.saturating_sub(20 * SECOND)
+        } else {
+            evidence.saturating_sub(SECOND)
+        };
         watch_quorums(world);
         let lost = self.able.iter().find(|(cluster, able)| *able && !is_able(world, *cluster, since))?;
         Some(Violation::new(1, format!("{what:?} took the quorum of {:x}", lost.0)))
@@ -81,7 +99,11 @@ impl Before {
         call: &crate::planner_loop::Call,
         evidence: Millis,
     ) -> Option<Violation> {
-        let since = if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) };
+        let since = if evidence == 0 {
+            world.now.saturating_sub(20 * SECOND)
+        } else {
+            evidence.saturating_sub(SECOND)
+        };
         let lost = self.quorum_kept(world, call, evidence);
         if lost.is_some() {
             return lost;
@@ -116,7 +138,7 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
     // Taking out one that is down already disrupts nothing.
     let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id).unwrap_or_default();
     let serves = fact.id.and_then(|id| world.ledger.served_at.get(&(cluster, id)));
-    let disrupts = serves.is_some_and(|at| at + 5 * SECOND > world.now);
+    let disrupts = serves.is_some_and(|at| at + SECOND > world.now);
     if !deleting || fact.user_deleted || !disrupts {
         return None;
     }
@@ -129,7 +151,8 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
         .filter(|m| m.exists && m.operator_deleted && m.owner == owner)
         .map(|m| m.name.clone())
         .collect();
-    (leaving.len() > 1).then(|| Violation::new(2, format!("{} leave at the same time", leaving.join(" and "))))
+    (leaving.len() > 1)
+        .then(|| Violation::new(2, format!("{} leave at the same time", leaving.join(" and "))))
 }
 
 /// Rule 6: who says Available has seen a quorum.
@@ -144,5 +167,10 @@ fn confirmed(world: &World, name: &str, written: &serde_json::Value, since: Mill
     let cluster = world.etcd_cluster(&uid_of(&stored))?;
     let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
     let late = quorum_at + CONFIRMED < since;
-    late.then(|| Violation::new(6, format!("{name} is said to be Available, its quorum was last there at {quorum_at} ms")))
+    late.then(|| {
+        Violation::new(
+            6,
+            format!("{name} is said to be Available, its quorum was last there at {quorum_at} ms"),
+        )
+    })
 }

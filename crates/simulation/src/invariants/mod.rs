@@ -107,7 +107,8 @@ pub(crate) fn watch_quorums(world: &mut World) {
 /// Notes since when one operator has been able to do its work.
 fn watch_operator(world: &mut World, led: bool) {
     let now = world.now;
-    let disturbed = !led || now < world.api_down_until || world.watch_lag.iter().any(|(_, until)| now < *until);
+    let disturbed =
+        !led || now < world.api_down_until || world.watch_lag.iter().any(|(_, until)| now < *until);
     if disturbed {
         world.ledger.undisturbed_since = None;
     } else {
@@ -117,7 +118,8 @@ fn watch_operator(world: &mut World, led: bool) {
 
 /// Nothing is expected of a cluster that its user has deleted.
 fn forget_the_deleted(world: &mut World) {
-    let uids: Vec<String> = world.ledger.clusters.iter().filter(|(_, c)| !c.lives()).map(|(u, _)| u.clone()).collect();
+    let uids: Vec<String> =
+        world.ledger.clusters.iter().filter(|(_, c)| !c.lives()).map(|(u, _)| u.clone()).collect();
     for uid in uids {
         if let Some(cluster) = world.etcd_cluster(&uid) {
             world.etcds.forget_cluster(cluster);
@@ -134,12 +136,13 @@ fn begun_anew(world: &World) -> Option<Violation> {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
         }
-        if let Some(second) = second_formation(world, &uid) {
+        if let Some(second) = second_formation(world, &uid).filter(|_| latched) {
             return Some(second);
         }
         let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);
         if let Some(forgetful) = forgetful {
-            let what = format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
+            let what =
+                format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
             return Some(Violation::new(3, what));
         }
         if world.etcds.splits().any(|s| s.cluster == cluster) && world.etcds.disaster(cluster).is_none() {
@@ -154,19 +157,38 @@ fn second_formation(world: &World, uid: &str) -> Option<Violation> {
     let name = world.ledger.clusters.get(uid).map(|c| c.name.clone())?;
     let token = api::names::cluster_token(crate::world::NAMESPACE, &name, uid);
     let alive = |f: &&crate::etcd::Formation| {
-        f.token == token && world.etcds.volumes(f.cluster).surviving > 0 && !world.etcds.voters(f.cluster).is_empty()
+        f.token == token
+            && world.etcds.volumes(f.cluster).surviving > 0
+            && !world.etcds.voters(f.cluster).is_empty()
     };
     let mut clusters: Vec<u64> = world.etcds.formations().iter().filter(alive).map(|f| f.cluster).collect();
     clusters.dedup();
-    let serve = clusters.iter().filter(|c| world.etcds.quorum_serves(**c)).count();
-    (serve > 1).then(|| Violation::new(3, format!("{name} has formed {} clusters that serve side by side", clusters.len())))
+    // What a user has taken out by force may go on for a while where nobody can stop it.
+    let wanted = |cluster: &&u64| {
+        let pods = world.pods.values().filter(|p| !p.object_gone && !p.terminating);
+        let mut ids = pods.filter_map(|p| world.etcds.identity(p.process.as_ref()?));
+        ids.any(|(id, _)| id == **cluster)
+    };
+    let serve = clusters.iter().filter(wanted).filter(|c| world.etcds.quorum_serves(**c)).count();
+    (serve > 1).then(|| {
+        Violation::new(3, format!("{name} has formed {} clusters that serve side by side", clusters.len()))
+    })
 }
 
 /// Rule 5.
 fn lost_writes(world: &World) -> Option<Violation> {
     let living: Vec<u64> = world.living_clusters().into_iter().map(|(_, cluster)| cluster).collect();
-    let lost = world.etcds.lost_writes().into_iter().find(|l| l.disaster.is_none() && living.contains(&l.cluster))?;
-    let what = format!("cluster {:x} lost {} acknowledged writes, first {:?}", lost.cluster, lost.keys.len(), lost.keys.first());
+    let lost = world
+        .etcds
+        .lost_writes()
+        .into_iter()
+        .find(|l| l.disaster.is_none() && living.contains(&l.cluster))?;
+    let what = format!(
+        "cluster {:x} lost {} acknowledged writes, first {:?}",
+        lost.cluster,
+        lost.keys.len(),
+        lost.keys.first()
+    );
     Some(Violation::new(5, what))
 }
 
@@ -182,7 +204,10 @@ fn stale_status(world: &World) -> Option<Violation> {
         let object = world.object(ETCD_CLUSTER, &name)?;
         if is_available(&object) {
             let gone = (world.now - quorum_at) / SECOND;
-            return Some(Violation::new(6, format!("{name} says Available=True, {gone} s after its quorum was last there")));
+            return Some(Violation::new(
+                6,
+                format!("{name} says Available=True, {gone} s after its quorum was last there"),
+            ));
         }
     }
     None

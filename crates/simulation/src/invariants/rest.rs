@@ -56,7 +56,9 @@ impl Rest {
     /// What is wrong with a world that has not come to rest in time.
     pub fn verdict(&self, world: &World) -> Violation {
         match settled(world) {
-            Ok(()) if self.ever_settled => Violation::new(9, "everything is in place, but writing does not stop".to_owned()),
+            Ok(()) if self.ever_settled => {
+                Violation::new(9, "everything is in place, but writing does not stop".to_owned())
+            }
             Ok(()) => Violation::new(8, self.last_reason.clone()),
             Err(why) => Violation::new(8, why),
         }
@@ -97,7 +99,8 @@ fn belongings(world: &World, kind: Kind, cluster: &str) -> Vec<Arc<Value>> {
 
 fn place(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
     let wanted = cluster["spec"]["replicas"].as_u64().unwrap_or(3) as usize;
-    let reached = if wanted == 0 { paused(world, name, cluster) } else { running(world, name, cluster, wanted) };
+    let reached =
+        if wanted == 0 { paused(world, name, cluster) } else { running(world, name, cluster, wanted) };
     reached.or_else(|why| parked(world, name, cluster).ok_or(why))
 }
 
@@ -128,7 +131,8 @@ fn running(world: &World, name: &str, cluster: &Value, wanted: usize) -> Result<
     if budget["spec"]["minAvailable"] != json!(wanted / 2 + 1) {
         return Err(format!("the budget of {name} keeps {}", budget["spec"]["minAvailable"]));
     }
-    let unlabelled = |p: &&Arc<Value>| p["metadata"]["labels"].get(labels::ROLE) != Some(&json!(labels::VOTER));
+    let unlabelled =
+        |p: &&Arc<Value>| p["metadata"]["labels"].get(labels::ROLE) != Some(&json!(labels::VOTER));
     if let Some(pod) = belongings(world, POD, name).iter().find(unlabelled) {
         return Err(format!("Pod {} is not labelled as a voter", name_of(pod)));
     }
@@ -155,7 +159,11 @@ fn in_etcd(world: &World, name: &str, cluster: &Value, members: &[Arc<Value>]) -
     let mut wanted: Vec<String> = members.iter().map(|m| name_of(m)).collect();
     listed.sort();
     wanted.sort();
-    if listed == wanted { Ok(()) } else { Err(format!("{name}: etcd lists {listed:?}, there should be {wanted:?}")) }
+    if listed == wanted {
+        Ok(())
+    } else {
+        Err(format!("{name}: etcd lists {listed:?}, there should be {wanted:?}"))
+    }
 }
 
 fn expect(cluster: &Value, type_: &str, status: &str, reason: &str) -> Result<(), String> {
@@ -173,10 +181,11 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let volumes = world.etcds.volumes(id);
     // So many volumes are gone that no quorum can come back.
     if !volumes.is_quorum() {
-        return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because)).then_some(());
+        return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))
+            .then_some(());
     }
     // A member that only its user can give up.
     let (_, progressing) = condition(cluster, conditions::PROGRESSING)?;
-    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.lost);
+    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.unreachable);
     (waits && progressing == reason::DEADLINE_EXCEEDED).then_some(())
 }

@@ -32,7 +32,8 @@ pub(super) fn memory_never_had_a_pod(view: &mut ClusterView) {
 
 pub(super) fn parent_by_name(view: &mut ClusterView) {
     let Some(uid) = view.cluster.as_ref().and_then(|c| c.metadata.uid.clone()) else { return };
-    for owner in view.members.iter_mut().flat_map(|m| m.member.metadata.owner_references.iter_mut().flatten()) {
+    for owner in view.members.iter_mut().flat_map(|m| m.member.metadata.owner_references.iter_mut().flatten())
+    {
         owner.uid.clone_from(&uid);
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn list_from_objects(view: &ClusterView, action: &Action, call: Call)
 pub(super) fn seeds_start_new(view: &ClusterView, action: &Action, call: Call) -> Call {
     let Action::CreatePod(pod) = action else { return call };
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let Some(seed) = view.members.iter().find(|m| m.name() == name && m.member.spec.bootstrap) else { return call };
+    let Some(seed) = view.members.iter().find(|m| m.name() == name && m.member.spec.bootstrap) else {
+        return call;
+    };
     let Call::Create(kind, mut object) = call else { return call };
     object["metadata"]["annotations"][annotation::INITIAL_CLUSTER] = json!(seed.member.spec.initial_cluster);
     object["metadata"]["annotations"][annotation::INITIAL_CLUSTER_STATE] = json!("new");

@@ -58,30 +58,40 @@ pub fn all() -> &'static [Mutation] {
     static ALL: [Mutation; 27] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum),
-        Mutation::new("frozen-status", "T2: no answer from etcd, no new status").planning(plans::frozen_status),
+        Mutation::new("frozen-status", "T2: no answer from etcd, no new status")
+            .planning(plans::frozen_status),
         Mutation::new("remove-once", "T3: a member that is out already keeps its finalizer")
             .planning(plans::remove_once),
-        Mutation::new("ended-pods-stay", "T4: only an absent Pod is made anew").believing(beliefs::ended_pods_run),
+        Mutation::new("ended-pods-stay", "T4: only an absent Pod is made anew")
+            .believing(beliefs::ended_pods_run),
         Mutation::new("blank-volume", "T7: a volume that is gone is made anew")
             .believing(beliefs::never_joined_without_volume),
-        Mutation::new("orphans-stay", "T9: what etcd lists and nobody stands for stays").planning(plans::orphans_stay),
+        Mutation::new("orphans-stay", "T9: what etcd lists and nobody stands for stays")
+            .planning(plans::orphans_stay),
         Mutation::new("no-finalizer", "T9: members are born without their finalizer")
             .planning(plans::no_guard)
             .doing(deeds::born_without_finalizer),
         Mutation::new("parent-by-name", "T10: whoever has the cluster's name belongs to it")
             .believing(beliefs::parent_by_name),
-        Mutation::new("restless-message", "T11: a message that differs each time").planning(plans::restless_message),
-        Mutation::new("bootstrap-over-loss", "T12: nothing left, so begin anew").believing(beliefs::never_formed),
-        Mutation::new("stale-list", "T13: a joiner that was overtaken is not told").planning(plans::stale_list),
-        Mutation::new("labels-stay", "T19: a Pod's role is what it was born with").planning(plans::labels_stay),
-        Mutation::new("newest-leaves", "T22: the newest leaves, however well it is").planning(plans::newest_leaves),
+        Mutation::new("restless-message", "T11: a message that differs each time")
+            .planning(plans::restless_message),
+        Mutation::new("bootstrap-over-loss", "T12: nothing left, so begin anew")
+            .believing(beliefs::never_formed),
+        Mutation::new("stale-list", "T13: a joiner that was overtaken is not told")
+            .planning(plans::stale_list),
+        Mutation::new("labels-stay", "T19: a Pod's role is what it was born with")
+            .planning(plans::labels_stay),
+        Mutation::new("newest-leaves", "T22: the newest leaves, however well it is")
+            .planning(plans::newest_leaves),
         Mutation::new("two-seeds", "H1: more than one seed").planning(plans::two_seeds),
         Mutation::new("voting-add", "H3: joiners vote before they run").doing(deeds::voting_add),
         Mutation::new("no-promotion", "H4: the last learner is never promoted").planning(plans::no_promotion),
         Mutation::new("promote-first", "H5: learners are promoted before a pending one is told whom to join")
             .planning(plans::promote_first),
-        Mutation::new("list-from-objects", "H6: the list a joiner gets is made of objects").doing(deeds::list_from_objects),
-        Mutation::new("two-leave", "H11: the next one leaves while one is leaving").planning(plans::two_leave),
+        Mutation::new("list-from-objects", "H6: the list a joiner gets is made of objects")
+            .doing(deeds::list_from_objects),
+        Mutation::new("two-leave", "H11: the next one leaves while one is leaving")
+            .planning(plans::two_leave),
         Mutation::new("pause-deletes", "H26: the last member is deleted instead of put to sleep")
             .planning(plans::pause_deletes),
         Mutation::new("memory-starts-again", "H27: a member in memory gets another Pod")
@@ -94,7 +104,8 @@ pub fn all() -> &'static [Mutation] {
             .planning(plans::release_without_quorum),
         Mutation::new("old-list", "rule 7: the list of an earlier pass will do").with_an_old_list(),
         Mutation::new("optimist", "rule 6: no quorum is said to be one").planning(plans::optimist),
-        Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit").planning(plans::all_at_once),
+        Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit")
+            .planning(plans::all_at_once),
     ];
     &ALL
 }

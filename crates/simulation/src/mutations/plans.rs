@@ -51,7 +51,9 @@ pub(super) fn remove_once(view: &ClusterView, plan: &mut Plan) {
     let removed: Vec<String> = plan
         .actions
         .iter()
-        .filter_map(|a| if let Action::RemoveFromEtcd { member, .. } = a { Some(member.clone()) } else { None })
+        .filter_map(
+            |a| if let Action::RemoveFromEtcd { member, .. } = a { Some(member.clone()) } else { None },
+        )
         .collect();
     plan.actions.retain(|a| match a {
         Action::ReleaseMember { name, because: Release::OutOfEtcd, .. } => {
@@ -82,7 +84,9 @@ pub(super) fn restless_message(view: &ClusterView, plan: &mut Plan) {
 pub(super) fn stale_list(view: &ClusterView, plan: &mut Plan) {
     let told = |name: &str| view.members.iter().any(|m| m.name() == name && !m.is_pending());
     let starts = |name: &str| {
-        view.members.iter().any(|m| m.name() == name && !m.has_joined() && !m.member.spec.dormant && !m.is_deleting())
+        view.members
+            .iter()
+            .any(|m| m.name() == name && !m.has_joined() && !m.member.spec.dormant && !m.is_deleting())
     };
     plan.actions.retain(|a| match a {
         Action::WireMember { name, .. } => !told(name),
@@ -96,7 +100,8 @@ pub(super) fn labels_stay(_: &ClusterView, plan: &mut Plan) {
 }
 
 pub(super) fn newest_leaves(view: &ClusterView, plan: &mut Plan) {
-    let running = view.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant && m.has_joined());
+    let running =
+        view.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant && m.has_joined());
     let newest = running.max_by_key(|m| m.member.metadata.creation_timestamp.as_ref().map(|t| t.0));
     for action in &mut plan.actions {
         if let (Action::DeleteMember { because: Leaving::Surplus, .. }, Some(newest)) = (&*action, newest) {
@@ -137,7 +142,8 @@ pub(super) fn promote_first(view: &ClusterView, plan: &mut Plan) {
 
 pub(super) fn two_leave(view: &ClusterView, plan: &mut Plan) {
     let leaving = view.members.iter().any(MemberView::is_deleting);
-    let running: Vec<_> = view.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant).collect();
+    let running: Vec<_> =
+        view.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant).collect();
     if leaving && running.len() > wanted(view).max(1) && view.etcd.membership.is_some() {
         plan.actions.extend(running.first().map(|m| delete(m, Leaving::Surplus)));
     }
@@ -179,7 +185,9 @@ pub(super) fn optimist(_: &ClusterView, plan: &mut Plan) {
 pub(super) fn all_at_once(view: &ClusterView, plan: &mut Plan) {
     for member in &view.members {
         let options = view.cluster.as_ref().and_then(|c| c.spec.options.as_ref());
-        let Some(pod) = member.living_pod().filter(|_| member.member.spec.options.as_ref() != options) else { continue };
+        let Some(pod) = member.living_pod().filter(|_| member.member.spec.options.as_ref() != options) else {
+            continue;
+        };
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         plan.actions.push(Action::DeletePod { name: member.name().to_owned(), uid });
     }

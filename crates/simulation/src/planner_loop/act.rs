@@ -126,7 +126,8 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
             let spec = json!({ "initialCluster": initial_cluster });
             Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": { "uid": uid }, "spec": spec }))
         }
-        Action::GuardMember { name, uid, finalizers } | Action::ReleaseMember { name, uid, finalizers, .. } => {
+        Action::GuardMember { name, uid, finalizers }
+        | Action::ReleaseMember { name, uid, finalizers, .. } => {
             let metadata =
                 json!({ "uid": uid, "resourceVersion": version(view, name), "finalizers": finalizers });
             Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": metadata }))
@@ -144,7 +145,9 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
         }
         Action::AddLearner { peer_url, .. } => speak(view, EtcdCall::AddLearner(peer_url.clone()))?,
         Action::Promote { id, .. } => speak(view, EtcdCall::Promote(*id))?,
-        Action::RemoveFromEtcd { id, .. } | Action::RemoveOrphan { id, .. } => speak(view, EtcdCall::Remove(*id))?,
+        Action::RemoveFromEtcd { id, .. } | Action::RemoveOrphan { id, .. } => {
+            speak(view, EtcdCall::Remove(*id))?
+        }
         Action::MoveLeader { from, id, .. } => to(view, from, EtcdCall::MoveLeader(*id))?,
     })
 }
@@ -152,9 +155,10 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
 /// What the answer to an action's call means.
 pub fn outcome(call: &Call, answer: Result<Answer, Failure>) -> Result<Option<(Kind, Value)>, Stop> {
     let kind = match call {
-        Call::Create(kind, _) | Call::Patch(kind, ..) | Call::ReplaceStatus(kind, ..) | Call::Delete(kind, ..) => {
-            Some(*kind)
-        }
+        Call::Create(kind, _)
+        | Call::Patch(kind, ..)
+        | Call::ReplaceStatus(kind, ..)
+        | Call::Delete(kind, ..) => Some(*kind),
         _ => None,
     };
     match answer {
@@ -196,7 +200,9 @@ fn speak(view: &ClusterView, call: EtcdCall) -> Result<Call, Stop> {
 
 fn to(view: &ClusterView, member: &str, call: EtcdCall) -> Result<Call, Stop> {
     let found = view.members.iter().find(|m| m.name() == member).and_then(endpoint);
-    found.map(|at| Call::Etcd(at, call)).ok_or_else(|| Stop::Refused(format!("member {member} can not be talked to")))
+    found
+        .map(|at| Call::Etcd(at, call))
+        .ok_or_else(|| Stop::Refused(format!("member {member} can not be talked to")))
 }
 
 fn version(view: &ClusterView, name: &str) -> Option<String> {

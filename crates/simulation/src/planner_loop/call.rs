@@ -78,7 +78,10 @@ impl Call {
         match self {
             Self::Etcd(at, _) => {
                 let member = at.authority.split('.').next().unwrap_or_default().to_owned();
-                Failure::Etcd(etcd::Error::Timeout { member, limit: std::time::Duration::from_millis(self.limit()) })
+                Failure::Etcd(etcd::Error::Timeout {
+                    member,
+                    limit: std::time::Duration::from_millis(self.limit()),
+                })
             }
             _ => Failure::Timeout,
         }

@@ -22,7 +22,6 @@ use crate::world::agenda::Event;
 use crate::world::{NAMESPACE, Order, World};
 use crate::{Millis, Outcome};
 
-
 use memory::Memory;
 use pass::Pass;
 use watch::Eyes;
@@ -65,6 +64,8 @@ pub struct Simulation {
     late: BTreeMap<u64, Call>,
     /// Only for an operator that is broken that way.
     old_lists: BTreeMap<String, planner::Seen<etcd::Membership>>,
+    /// The last line about each cluster.
+    told: BTreeMap<String, String>,
     pub coverage: Coverage,
     rest: Rest,
     steps: u64,
@@ -98,6 +99,7 @@ impl Simulation {
             mutation,
             late: BTreeMap::new(),
             old_lists: BTreeMap::new(),
+            told: BTreeMap::new(),
             coverage: Coverage::default(),
             rest: Rest::default(),
             steps: 0,
@@ -281,7 +283,8 @@ impl Simulation {
     fn settings(&self) -> Settings {
         let timeout = self.world.temper.lost_member_timeout;
         Settings {
-            lost_member_timeout: timeout.map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
+            lost_member_timeout: timeout
+                .map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
             ..Settings::default()
         }
     }

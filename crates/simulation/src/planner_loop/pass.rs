@@ -97,7 +97,8 @@ impl Pass {
             .collect();
         voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
         self.voters = voters.iter().map(|(member, _)| member.name().to_owned()).collect();
-        let known = self.view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
+        let known =
+            self.view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
         self.hasty = self.voters.len() < known / 2 + 1;
         self.phase = Phase::AskMembers(0);
     }
@@ -115,7 +116,12 @@ impl Pass {
     }
 
     /// Takes the answer in. True when no further question is needed.
-    pub fn hear_members(&mut self, index: usize, answer: Result<Answer, Failure>, clock: jiff::Timestamp) -> bool {
+    pub fn hear_members(
+        &mut self,
+        index: usize,
+        answer: Result<Answer, Failure>,
+        clock: jiff::Timestamp,
+    ) -> bool {
         match answer {
             Ok(Answer::Members(fact)) => {
                 self.list_read = true;

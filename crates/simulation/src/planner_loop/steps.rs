@@ -129,18 +129,32 @@ impl Simulation {
         if self.mutation.keeps_list {
             self.remember_list(pass);
         }
-        let mut view = pass.view.clone();
-        (self.mutation.before)(&mut view);
-        pass.plan = planner::plan(&view, clock);
-        (self.mutation.after)(&view, &mut pass.plan);
+        if std::ptr::eq(self.mutation, &raw const crate::mutations::NONE) {
+            pass.plan = planner::plan(&pass.view, clock);
+        } else {
+            let mut view = pass.view.clone();
+            (self.mutation.before)(&mut view);
+            pass.plan = planner::plan(&view, clock);
+            (self.mutation.after)(&view, &mut pass.plan);
+        }
         self.coverage.planned(&pass.plan);
-        self.world.note(|_| {
-            let doing: Vec<String> = pass.plan.actions.iter().map(|a| format!("{a:#}")).collect();
-            let waiting = pass.plan.waiting_for.as_deref().or(pass.plan.complaint.as_deref()).unwrap_or("-");
-            format!("operator {id} on {}: plans [{}] ({waiting})", pass.view.name, doing.join("; "))
-        });
+        self.tell_plan(id, pass);
         pass.phase = Phase::Act(0);
         Next::After(0)
+    }
+
+    /// A line for a plan, unless it says the same as the last one.
+    fn tell_plan(&mut self, id: usize, pass: &Pass) {
+        if !self.world.is_told() {
+            return;
+        }
+        let doing: Vec<String> = pass.plan.actions.iter().map(ToString::to_string).collect();
+        let waiting = [&pass.plan.waiting_for, &pass.plan.complaint].into_iter().flatten().cloned();
+        let (doing, waiting) = (doing.join("; "), waiting.collect::<Vec<_>>().join("; "));
+        let line = format!("operator {id} on {}: plans [{doing}] ({waiting})", pass.view.name);
+        if self.told.insert(pass.view.name.clone(), line.clone()).as_ref() != Some(&line) {
+            self.world.note(|_| line);
+        }
     }
 
     /// What an operator does that takes the last list it has.
@@ -222,12 +236,24 @@ impl Simulation {
         let write = if let Some(member) = pass.view.members.get(index) {
             pass.plan.member_statuses.get(member.name()).and_then(|status| {
                 let latest = cache.latest(&member.member).unwrap_or_else(|| member.member.clone());
-                status_write(&member.member, &latest, status, |m: &EtcdMember| m.status.as_ref(), |m, s| m.status = Some(s))
+                status_write(
+                    &member.member,
+                    &latest,
+                    status,
+                    |m: &EtcdMember| m.status.as_ref(),
+                    |m, s| m.status = Some(s),
+                )
             })
         } else if index == pass.view.members.len() {
             pass.view.cluster.as_ref().zip(pass.plan.cluster_status.as_ref()).and_then(|(cluster, status)| {
                 let latest = cache.latest(cluster).unwrap_or_else(|| cluster.clone());
-                status_write(cluster, &latest, status, |c: &EtcdCluster| c.status.as_ref(), |c, s| c.status = Some(s))
+                status_write(
+                    cluster,
+                    &latest,
+                    status,
+                    |c: &EtcdCluster| c.status.as_ref(),
+                    |c, s| c.status = Some(s),
+                )
             })
         } else {
             return Next::Over;
@@ -368,7 +394,9 @@ pub(super) fn describe(call: &Call) -> String {
             format!("status of {} {name}: {}", kind.kind, said.join(" "))
         }
         Call::Delete(kind, name, _) => format!("delete {} {name}", kind.kind),
-        Call::Etcd(at, call) => format!("etcd at {}: {call:?}", at.authority.split('.').next().unwrap_or_default()),
+        Call::Etcd(at, call) => {
+            format!("etcd at {}: {call:?}", at.authority.split('.').next().unwrap_or_default())
+        }
     }
 }
 

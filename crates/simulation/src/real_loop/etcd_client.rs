@@ -84,7 +84,9 @@ fn carry_out(stage: &Stage, at: &Endpoint, member: &str, request: Request) -> Re
     let before = Before::of(&mut world);
     let what = format!("etcd at {member}: {request:?}");
     let answer = world.etcds.call(now, &process.0, request);
-    world.note(|_| format!("  {what}: {}", answer.as_ref().map_or_else(ToString::to_string, |_| "ok".to_owned())));
+    world.note(|_| {
+        format!("  {what}: {}", answer.as_ref().map_or_else(ToString::to_string, |_| "ok".to_owned()))
+    });
     if let Some(violation) = before.quorum_kept(&mut world, &what, 0) {
         world.ledger.violate(violation);
     }

@@ -146,7 +146,8 @@ impl Play {
 
     fn obey(&mut self, world: &mut World, now: Millis) {
         self.old.retain(|(until, _)| *until > now);
-        let over: Vec<usize> = self.lagging.iter().filter(|(_, until)| *until <= now).map(|(kind, _)| *kind).collect();
+        let over: Vec<usize> =
+            self.lagging.iter().filter(|(_, until)| *until <= now).map(|(kind, _)| *kind).collect();
         self.lagging.retain(|(_, until)| *until > now);
         for kind in over {
             self.disturb(kind, Disturbance::Flow);

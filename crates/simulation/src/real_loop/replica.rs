@@ -74,7 +74,8 @@ fn reconciler(stage: &Stage, client: kube::Client, cache: Arc<Cache>) -> Reconci
     let etcd: Arc<dyn etcd::Etcd> = Arc::new(EtcdClient { stage: stage.clone() });
     let timeout = stage.lost_member_timeout;
     let settings = Settings {
-        lost_member_timeout: timeout.map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
+        lost_member_timeout: timeout
+            .map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
         ..Settings::default()
     };
     let reporter = EventReporter { controller: "etcd-operator".into(), instance: None };

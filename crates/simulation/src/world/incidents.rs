@@ -69,7 +69,8 @@ impl World {
             return;
         }
         let medium = if wish.memory { "Memory" } else { "" };
-        let storage = if wish.memory { json!({ "medium": medium, "size": "64Mi" }) } else { json!({ "size": "1Gi" }) };
+        let storage =
+            if wish.memory { json!({ "medium": medium, "size": "64Mi" }) } else { json!({ "size": "1Gi" }) };
         let object = json!({
             "apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
             "metadata": { "name": wish.name, "namespace": NAMESPACE },
@@ -85,7 +86,8 @@ impl World {
     }
 
     fn picked_cluster(&self, cluster: usize) -> Option<(String, bool)> {
-        let object = self.object(ETCD_CLUSTER, &self.script.clusters[cluster % self.script.clusters.len()].name)?;
+        let object =
+            self.object(ETCD_CLUSTER, &self.script.clusters[cluster % self.script.clusters.len()].name)?;
         let memory = object["spec"]["storage"]["medium"] == json!("Memory");
         let alive = object["metadata"]["deletionTimestamp"].is_null();
         alive.then(|| (name_of(&object), memory))
@@ -113,7 +115,9 @@ impl World {
                 };
                 json!({ "version": next })
             }
-            Edit::Resources => json!({ "resources": { "requests": { "cpu": format!("{}m", 100 + serial % 50) } } }),
+            Edit::Resources => {
+                json!({ "resources": { "requests": { "cpu": format!("{}m", 100 + serial % 50) } } })
+            }
             Edit::Options => json!({ "options": { "snapshotCount": 1000 + serial % 1000 } }),
             Edit::Deadline => json!({ "progressDeadlineSeconds": 30 + serial % 600 }),
         };

@@ -163,7 +163,9 @@ impl World {
     }
 
     fn schedule(&mut self, uid: &str) {
-        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Waiting && !p.object_gone) else { return };
+        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Waiting && !p.object_gone) else {
+            return;
+        };
         let claim = pod.claim.clone();
         let again = |world: &mut Self| {
             world.mark_unschedulable(uid);
@@ -178,7 +180,7 @@ impl World {
                 return again(self);
             }
             disk = DiskId(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-            if self.disks.get(&disk).is_some_and(|d| d.lost) {
+            if self.disks.get(&disk).is_some_and(|d| d.unreachable) {
                 return again(self);
             }
             bound_to = self.disks.get(&disk).and_then(|d| d.node);
@@ -206,7 +208,8 @@ impl World {
 
     fn start(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else { return };
-        let ready = matches!(pod.stage, Stage::Starting | Stage::Backoff) && !pod.terminating && !pod.object_gone;
+        let ready =
+            matches!(pod.stage, Stage::Starting | Stage::Backoff) && !pod.terminating && !pod.object_gone;
         let (Some(node), Some(disk)) = (pod.node, pod.disk.clone()) else { return };
         // A node that is dead starts nothing; when it is back, it looks again.
         if !ready || !self.nodes[node].alive || pod.process.is_some() {
@@ -228,7 +231,10 @@ impl World {
         let host = self.nodes[node].name.clone();
         self.note(|w| {
             let pod = &w.pods[uid];
-            format!("kubelet starts {} on {host} (restart {}, {:?})", pod.name, pod.restarts, flags.initial_cluster_state)
+            format!(
+                "kubelet starts {} on {host} (restart {}, {:?})",
+                pod.name, pod.restarts, flags.initial_cluster_state
+            )
         });
         self.starts_on(&disk);
         self.etcds.start(self.now, process.clone(), &host, flags, disk);
@@ -247,11 +253,15 @@ impl World {
     fn command_line(&self, pod: &PodRun) -> Vec<String> {
         let object = self.object(POD, &pod.name);
         let annotation = |key: &str| {
-            let value = object.as_ref().and_then(|o| o["metadata"]["annotations"].get(key)?.as_str().map(str::to_owned));
+            let value = object
+                .as_ref()
+                .and_then(|o| o["metadata"]["annotations"].get(key)?.as_str().map(str::to_owned));
             value.unwrap_or_default()
         };
         let filled = |flag: &String| {
-            let fill = |flag: String, (name, key): &(String, String)| flag.replace(&format!("$({name})"), &annotation(key));
+            let fill = |flag: String, (name, key): &(String, String)| {
+                flag.replace(&format!("$({name})"), &annotation(key))
+            };
             pod.environment.iter().fold(flag.clone(), fill)
         };
         pod.command.iter().map(filled).collect()
@@ -269,7 +279,9 @@ impl World {
     }
 
     fn probe(&mut self, uid: &str) {
-        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Running && !p.object_gone) else { return };
+        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Running && !p.object_gone) else {
+            return;
+        };
         let (Some(node), Some(process)) = (pod.node, pod.process.clone()) else { return };
         // When the node is back, probing begins again.
         if !self.nodes[node].is_reachable() {
@@ -331,7 +343,9 @@ impl World {
 
     /// etcd ended by itself, with these words.
     pub(super) fn etcd_exits(&mut self, process: &ProcessId, words: &str) {
-        let Some(uid) = self.pods.values().find(|p| p.process.as_ref() == Some(process)).map(|p| p.uid.clone()) else {
+        let Some(uid) =
+            self.pods.values().find(|p| p.process.as_ref() == Some(process)).map(|p| p.uid.clone())
+        else {
             return;
         };
         self.container_ends(&uid, words);

@@ -84,14 +84,8 @@ pub enum Order {
 }
 
 /// The kinds the operator watches, in the order incidents number them.
-pub const WATCHED: [Kind; 6] = [
-    ETCD_CLUSTER,
-    ETCD_MEMBER,
-    POD,
-    CLAIM,
-    crate::apiserver::kind::SERVICE,
-    crate::apiserver::kind::BUDGET,
-];
+pub const WATCHED: [Kind; 6] =
+    [ETCD_CLUSTER, ETCD_MEMBER, POD, CLAIM, crate::apiserver::kind::SERVICE, crate::apiserver::kind::BUDGET];
 
 impl World {
     pub fn new(script: Script, telling: bool) -> Self {
@@ -281,6 +275,11 @@ impl World {
             }
             history.push_back(line);
         }
+    }
+
+    /// Whether a history is kept.
+    pub fn is_told(&self) -> bool {
+        self.history.is_some()
     }
 
     pub fn history(&self) -> impl Iterator<Item = &String> {

@@ -111,6 +111,9 @@ impl World {
             self.disks.iter().filter(|(_, d)| d.node == Some(node)).map(|(id, _)| id.clone()).collect();
         for disk in gone {
             self.lose_disk(&disk, "its node is lost");
+            if let Some(known) = self.disks.get_mut(&disk) {
+                known.unreachable = true;
+            }
         }
         self.generation += 1;
         let name = format!("node-{node}-{}", self.generation);
@@ -150,7 +153,11 @@ impl World {
     }
 
     fn lost_pods(&self) -> Vec<String> {
-        self.pods.iter().filter(|(_, p)| p.stage == Stage::Lost && !p.object_gone).map(|(u, _)| u.clone()).collect()
+        self.pods
+            .iter()
+            .filter(|(_, p)| p.stage == Stage::Lost && !p.object_gone)
+            .map(|(u, _)| u.clone())
+            .collect()
     }
 
     fn has_lost_pods(&self) -> bool {
@@ -174,8 +181,7 @@ impl World {
     pub(super) fn wire_nodes(&mut self) {
         for a in 0..self.nodes.len() {
             for b in a + 1..self.nodes.len() {
-                let broken =
-                    self.nodes[a].cut || self.nodes[b].cut || self.cut_links.contains(&(a, b));
+                let broken = self.nodes[a].cut || self.nodes[b].cut || self.cut_links.contains(&(a, b));
                 let (left, right) = (self.nodes[a].name.clone(), self.nodes[b].name.clone());
                 if broken {
                     self.etcds.cut(&left, &right);
@@ -228,7 +234,8 @@ impl World {
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": at,
         }]);
         self.note(|_| format!("Pod {name} fits no node"));
-        let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Pending", "conditions": condition } });
+        let patch =
+            json!({ "metadata": { "uid": uid }, "status": { "phase": "Pending", "conditions": condition } });
         self.patch_status(POD, &name, &patch);
     }
 

@@ -21,8 +21,10 @@ pub struct Disk {
     /// The only node that has it.
     pub node: Option<usize>,
     pub bound_at: Option<Millis>,
-    /// Destroyed, blank or unreachable for ever.
+    /// What was on it is gone.
     pub lost: bool,
+    /// The only node that had it is gone: no Pod can use it again.
+    pub unreachable: bool,
 }
 
 impl World {
@@ -51,7 +53,9 @@ impl World {
         let deleted: Vec<(String, String)> = self
             .objects(CLAIM)
             .iter()
-            .filter(|c| c["metadata"]["deletionTimestamp"].is_string() && c["metadata"]["finalizers"].is_array())
+            .filter(|c| {
+                c["metadata"]["deletionTimestamp"].is_string() && c["metadata"]["finalizers"].is_array()
+            })
             .map(|c| (name_of(c), uid_of(c)))
             .collect();
         for (name, uid) in deleted {
@@ -67,7 +71,8 @@ impl World {
     /// A claim is gone, and its disk with it.
     pub(super) fn claim_disappears(&mut self, claim: &Value) {
         let owners = claim["metadata"]["ownerReferences"].as_array();
-        let owner = owners.and_then(|o| o.first()).and_then(|o| o["uid"].as_str()).unwrap_or_default().to_owned();
+        let owner =
+            owners.and_then(|o| o.first()).and_then(|o| o["uid"].as_str()).unwrap_or_default().to_owned();
         self.destroy_claim(&DiskId(uid_of(claim)), &owner);
     }
 

@@ -25,6 +25,16 @@ pub fn default(spec: &mut Value) {
     }
 }
 
+/// One address is also a list of one.
+pub fn default_status(pod: &mut Value) {
+    let Some(status) = pod.get_mut("status") else { return };
+    for (one, many) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
+        if let Some(ip) = status.get(one).cloned() {
+            or_insert(status, &[(many, json!([{ "ip": ip }]))]);
+        }
+    }
+}
+
 /// Every Pod stays five minutes on a node that does not answer.
 fn tolerate(spec: &mut Value) {
     or_insert(spec, &[("tolerations", json!([]))]);

@@ -1,5 +1,5 @@
-//! Our own kinds, by their CRDs alone: what the API server prunes, fills in and refuses follows from the very schemas and
-//! rules that users install, so that a change there is a change here.
+//! Our own kinds, by their CRDs alone: what the API server prunes, fills in and refuses follows from the very schemas
+//! and rules that users install, so that a change there is a change here.
 
 mod cel;
 mod parser;

@@ -17,9 +17,9 @@ pub fn answer(shared: &Shared, client: &str, request: Request, lag: Millis) -> R
             Err(refusal) => self::refusal(&refusal),
         };
     }
-    let code = if request.verb == Verb::Create { StatusCode::CREATED } else { StatusCode::OK };
     match read_or_write(shared, request) {
-        Ok(body) => full(code, &body),
+        Ok((true, body)) => full(StatusCode::CREATED, &body),
+        Ok((false, body)) => full(StatusCode::OK, &body),
         Err(refusal) => self::refusal(&refusal),
     }
 }
@@ -45,10 +45,13 @@ fn respond(
     response
 }
 
-fn read_or_write(shared: &Shared, request: Request) -> Result<Value, ApiError> {
+/// Whether something was created, and the body of the answer.
+fn read_or_write(shared: &Shared, request: Request) -> Result<(bool, Value), ApiError> {
     let Request { verb, kind, sub, body, metadata_only, .. } = request;
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let name = request.name.as_deref().unwrap_or_default();
+    let may_create = [Verb::Create, Verb::Update].contains(&verb);
+    let creates = shared.with(|server, _| may_create && server.peek(kind, namespace, name).is_none());
     let object = shared.with(|server, now| match verb {
         Verb::Get if sub == Some(Sub::Scale) => server.scale(kind, namespace, name),
         Verb::Get => server.get(kind, namespace, name),
@@ -72,7 +75,7 @@ fn read_or_write(shared: &Shared, request: Request) -> Result<Value, ApiError> {
         }
     })?;
     let whole = verb == Verb::List || object["kind"] != kind.kind;
-    Ok(if metadata_only && !whole { partial(&object) } else { object })
+    Ok((creates, if metadata_only && !whole { partial(&object) } else { object }))
 }
 
 /// What is left of an object for a client that wants its metadata only.
@@ -92,8 +95,10 @@ fn list(kind: Kind, items: &[Value], revision: u64, metadata_only: bool) -> Valu
 
 fn success(kind: Kind, object: &Value) -> Value {
     let metadata = &object["metadata"];
-    let details =
-        json!({ "name": metadata["name"], "group": kind.group, "kind": kind.plural, "uid": metadata["uid"] });
+    let mut details = json!({ "name": metadata["name"], "kind": kind.plural, "uid": metadata["uid"] });
+    if !kind.group.is_empty() {
+        details["group"] = json!(kind.group);
+    }
     json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
 }
 

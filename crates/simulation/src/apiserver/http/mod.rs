@@ -1,14 +1,17 @@
-//! One API server for many clients: a `tower` service that speaks Kubernetes' REST API, so that a `kube::Client` and all
-//! that is built on it run unchanged. A [`Hook`] decides the fate of every request, [`Shared::disturb`] that of watches.
+//! One API server for many clients: a `tower` service that speaks Kubernetes' REST API, so that a `kube::Client` and
+//! all that is built on it run unchanged. A [`Hook`] decides the fate of every request, [`Shared::disturb`] that of
+//! watches.
 //!
-//! Nothing here looks at a wall clock or runs on threads of its own: on a paused, single-threaded runtime one seed is one
-//! run.
+//! Nothing here looks at a wall clock or runs on threads of its own: on a paused, single-threaded runtime one seed is
+//! one run.
 
 mod answer;
 mod hook;
 mod route;
 mod stream;
 mod taps;
+#[cfg(test)]
+mod tests;
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -54,18 +57,10 @@ impl Shared {
     pub fn new(server: ApiServer, seed: u64) -> Self {
         let began = Instant::now();
         let clock = move || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Self::with_clock(server, seed, clock)
-    }
-
-    pub fn with_clock(
-        server: ApiServer,
-        seed: u64,
-        clock: impl Fn() -> Millis + Send + Sync + 'static,
-    ) -> Self {
         Self::over(Arc::new(Mutex::new(server)), seed, clock)
     }
 
-    /// In front of a server that others work on as well; they call [`Shared::wake`] when they have written.
+    /// In front of a server that others write to as well; they [`wake`](Self::wake) the watches after it.
     pub fn over(
         server: Arc<Mutex<ApiServer>>,
         seed: u64,
@@ -94,12 +89,12 @@ impl Shared {
         let written = server.revision() != before;
         drop(server);
         if written {
-            self.0.changed.send_replace(());
+            self.wake();
         }
         result
     }
 
-    /// Lets the watches look for what has been written behind the front door.
+    /// Something was written behind this handle.
     pub fn wake(&self) {
         self.0.changed.send_replace(());
     }
