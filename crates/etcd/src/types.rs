@@ -30,6 +30,11 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// The row with this peer URL. Names are empty before the first start.
+    pub fn by_peer_url(&self, url: &str) -> Option<&Member> {
+        self.members.iter().find(|m| m.peer_urls.iter().any(|u| u == url))
+    }
+
     /// The rows that count for quorum.
     pub fn voters(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|m| !m.is_learner)

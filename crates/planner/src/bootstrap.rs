@@ -179,7 +179,7 @@ mod tests {
         let mut world = World::new(latched());
         world.pass();
         world.pass();
-        let at = api::conditions::wire_time(crate::fixtures::now());
+        let at = conditions::wire_time(crate::fixtures::now());
         world.member(0).member.metadata.deletion_timestamp = Some(at);
         let actions = world.pass();
         assert!(!actions.iter().any(|a| matches!(a, Action::ReleaseMember { .. })), "{actions:?}");

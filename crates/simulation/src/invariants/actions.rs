@@ -14,6 +14,7 @@ const SILENT: Millis = 40 * SECOND;
 const CONFIRMED: Millis = 8 * SECOND;
 
 /// What is known of the pass that acts.
+#[derive(Clone, Copy)]
 pub struct PassFacts<'a> {
     pub view: &'a ClusterView,
     pub list_read: bool,

@@ -6,7 +6,6 @@
 //! anything may happen. Not modelled: leaders and elections (a quorum that runs has a leader), partitions, a cache that
 //! is older than the truth when a pass begins, pausing, and memory-backed volumes; the simulation has them.
 
-mod mend;
 mod operator;
 mod search;
 mod state;
@@ -54,8 +53,6 @@ pub struct Scenario {
     pub writes: bool,
     pub etcd: Etcd,
     pub variant: Variant,
-    /// Whether the operator's known defects are mended (`mend`).
-    pub mended: bool,
 }
 
 impl Default for Scenario {
@@ -68,7 +65,6 @@ impl Default for Scenario {
             writes: false,
             etcd: Etcd { strict: true, max_learners: 8 },
             variant: Variant::Faithful,
-            mended: true,
         }
     }
 }
@@ -83,7 +79,7 @@ pub struct Protocol {
 
 impl Protocol {
     pub fn new(scenario: Scenario) -> Self {
-        let operator = Operator::new(scenario.variant, scenario.mended, scenario.etcd.max_learners);
+        let operator = Operator::new(scenario.variant, scenario.etcd.max_learners);
         Self { scenario, operator, calm: search::Calm::default(), broken: Default::default() }
     }
 

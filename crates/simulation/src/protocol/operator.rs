@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use api::conditions::wire_time;
+use api::labels::annotation;
 use api::{EtcdCluster, EtcdMember, ids, names};
 use etcd::{Membership, Status};
 use jiff::{SignedDuration, Timestamp};
@@ -20,10 +21,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use planner::{Action, ClusterView, MemberView, Plan, Seen};
 
-use super::mend;
 use super::state::{Claim, Leaving, Member, Members, NAMES, Op, Pod, Row, State, Volume};
 use super::variant::Variant;
 
+/// The name of the seed.
+const SEED: usize = 0;
 const NAMESPACE: &str = "ns";
 const CLUSTER: &str = "c";
 const CLUSTER_ID: u64 = 0xc1;
@@ -46,7 +48,6 @@ struct Sight {
 /// The operator's mind. Asked the same thing again, it remembers the answer.
 pub struct Operator {
     variant: Variant,
-    mended: bool,
     /// `--max-learners` of the Pods; etcd before 3.6 has no such flag and takes one.
     max_learners: usize,
     remembered: Mutex<HashMap<Sight, Vec<Decided>>>,
@@ -60,8 +61,8 @@ pub(super) enum Decided {
 }
 
 impl Operator {
-    pub fn new(variant: Variant, mended: bool, max_learners: usize) -> Self {
-        Self { variant, mended, max_learners, remembered: Mutex::default() }
+    pub fn new(variant: Variant, max_learners: usize) -> Self {
+        Self { variant, max_learners, remembered: Mutex::default() }
     }
 
     /// Views that were different enough to ask the planner for a plan.
@@ -81,8 +82,9 @@ impl Operator {
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         let decided = remembered.entry(sight).or_insert_with_key(|sight| self.ask(sight));
         let settle = |decided: &Decided| match *decided {
-            Decided::Create { seed: true } if self.mended => {
-                Some(Op::Create { member: mend::SEED, seed: true })
+            // The seed's name follows from the cluster's UID: it is the same on every try.
+            Decided::Create { seed: true } if self.variant != Variant::SecondSeed => {
+                Some(Op::Create { member: SEED, seed: true })
             }
             // A world with all its names in use grows no further.
             Decided::Create { seed } => state.free_name().map(|member| Op::Create { member, seed }),
@@ -93,16 +95,10 @@ impl Operator {
 
     fn ask(&self, sight: &Sight) -> Vec<Decided> {
         let mut view = self.view(sight);
-        if self.mended {
-            mend::view(&mut view);
-        }
         self.variant.distort_view(&mut view);
         let now = if sight.patience_is_over { NOW + LONG } else { NOW };
         let plan = planner::plan(&view, now);
         let mut decided: Vec<_> = plan.actions.iter().filter_map(call).collect();
-        if self.mended {
-            mend::calls(&sight.members, self.max_learners, &mut decided);
-        }
         self.variant.distort_calls(&sight.members, sight.formed, &mut decided);
         decided.extend(reports(sight, &plan).map(Decided::Call));
         decided
@@ -303,15 +299,22 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::SetDormant { .. }
         | Action::GuardMember { .. }
         | Action::LabelPod { .. }
+        | Action::SettlePod { .. }
         | Action::MoveLeader { .. } => return None,
     };
     Some(Decided::Call(op))
 }
 
+/// What a Pod starts etcd with: a first Pod has it in its annotations, a later one in its command.
 fn flags(pod: &KubePod) -> Option<Pod> {
     let command = planner::etcd_container(pod)?.command.as_ref()?;
-    let told = command.iter().find_map(|flag| flag.strip_prefix("--initial-cluster="))?;
-    Some(Pod { told: listed(told), new: command.iter().any(|flag| flag == "--initial-cluster-state=new") })
+    let value = |annotation: &str, flag: &str| {
+        let noted = pod.metadata.annotations.as_ref().and_then(|notes| notes.get(annotation));
+        noted.map(String::as_str).or_else(|| command.iter().find_map(|given| given.strip_prefix(flag)))
+    };
+    let told = value(annotation::INITIAL_CLUSTER, "--initial-cluster=")?;
+    let state = value(annotation::INITIAL_CLUSTER_STATE, "--initial-cluster-state=")?;
+    Some(Pod { told: listed(told), new: state == "new" })
 }
 
 fn initial_cluster(members: Members) -> String {

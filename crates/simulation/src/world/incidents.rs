@@ -201,7 +201,7 @@ impl World {
 
     /// Takes the cluster's label off a Pod or claim and puts it back when all is calm.
     fn user_unlabels(&mut self, pick: usize) {
-        let kind = if pick % 2 == 0 { POD } else { CLAIM };
+        let kind = if pick.is_multiple_of(2) { POD } else { CLAIM };
         let Some(name) = self.picked(kind, pick / 2) else { return };
         let off = json!({ "metadata": { "labels": { api::labels::CLUSTER: null } } });
         self.patch_object(kind, &name, &off);

@@ -122,7 +122,7 @@ impl Pair {
         let name = self.running.keys().next().cloned().context("a member")?;
         self.stop(&name).await?;
         self.wipe(&name)?;
-        self.start(&name, ClusterState::Existing, &[name.clone()]).await?;
+        self.start(&name, ClusterState::Existing, std::slice::from_ref(&name)).await?;
         ensure!(!self.running.contains_key(&name), "{name} finds nobody");
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Shared {
         Self::over(Arc::new(Mutex::new(server)), seed, clock)
     }
 
-    /// In front of a server that others write to as well; they [`wake`](Self::wake) the watches after it.
+    /// In front of a server that others work on as well; they call [`Shared::wake`] when they have written.
     pub fn over(
         server: Arc<Mutex<ApiServer>>,
         seed: u64,
@@ -94,7 +94,7 @@ impl Shared {
         result
     }
 
-    /// Something was written behind this handle.
+    /// Lets the watches look for what has been written behind the front door.
     pub fn wake(&self) {
         self.0.changed.send_replace(());
     }
