@@ -1,6 +1,6 @@
 //! How a process comes up. A data directory that exists decides alone. Without one, `new` forms a cluster and
 //! `existing` asks the others of `--initial-cluster`: first for the member list, which must be the same, then everybody
-//! for their version. Somebody who is booting himself keeps his port open and answers nothing, so two joiners that start
+//! for their version, then one of them for something that takes a quorum. Somebody who is booting himself keeps his port open and answers nothing, so two joiners that start
 //! together wait for each other until they time out.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +31,12 @@ pub(super) enum Boot {
         urls: VecDeque<String>,
         since: Millis,
         answered: bool,
+    },
+    /// And whom to ask whether a downgrade is on: the first answer will do, but it takes a quorum to give one.
+    AskingDowngrade {
+        data: Box<Data>,
+        urls: VecDeque<String>,
+        since: Millis,
     },
 }
 
@@ -63,6 +69,7 @@ impl Etcds {
                 Boot::AskingVersions { data, urls, since, answered } => {
                     self.ask_versions(at, data, urls, since, answered)?
                 }
+                Boot::AskingDowngrade { data, urls, since } => self.ask_downgrade(at, data, urls, since),
             };
             match next {
                 Some(boot) => self.processes[at].phase = Phase::Booting(boot),
@@ -227,12 +234,12 @@ impl Etcds {
             return Err("membership: too many learner members in cluster".to_owned());
         }
         let data = Data { cluster: known.cluster, member, told: existing.clone(), ..Data::default() };
-        let urls = existing.iter().filter(|(id, _)| **id != member).map(|(_, row)| row.url.clone()).collect();
+        let urls = peers(&data);
         Ok(Boot::AskingVersions { data: Box::new(data), urls, since: self.clock, answered: false })
     }
 
     fn ask_versions(
-        &mut self,
+        &self,
         at: usize,
         data: Box<Data>,
         mut urls: VecDeque<String>,
@@ -243,10 +250,8 @@ impl Etcds {
             if !answered {
                 return Err("incompatible with current running cluster".to_owned());
             }
-            self.audit.join(self.clock, &self.processes[at], &data);
-            self.processes[at].fresh = true;
-            self.run(at, *data);
-            return Ok(None);
+            let urls = peers(&data);
+            return Ok(Some(Boot::AskingDowngrade { data, urls, since: self.clock }));
         };
         let answer = self.dial(at, url);
         let patience = match answer {
@@ -260,6 +265,32 @@ impl Etcds {
         urls.pop_front();
         let answered = answered || matches!(answer, Answer::From(_));
         Ok(Some(Boot::AskingVersions { data, urls, since: self.clock, answered }))
+    }
+
+    fn ask_downgrade(
+        &mut self,
+        at: usize,
+        data: Box<Data>,
+        mut urls: VecDeque<String>,
+        since: Millis,
+    ) -> Option<Boot> {
+        let patience = match urls.front().map(|url| self.dial(at, url)) {
+            Some(Answer::From(peer)) if self.confirmed_leader(peer).is_none() => VERSION_TIMEOUT,
+            Some(Answer::Silence) => VERSION_TIMEOUT,
+            Some(Answer::NoRoute) => DIAL_TIMEOUT,
+            Some(Answer::Nobody) => 0,
+            Some(Answer::From(_)) | None => {
+                self.audit.join(self.clock, &self.processes[at], &data);
+                self.processes[at].fresh = true;
+                self.run(at, *data);
+                return None;
+            }
+        };
+        if self.clock - since < patience {
+            return None;
+        }
+        urls.pop_front();
+        Some(Boot::AskingDowngrade { data, urls, since: self.clock })
     }
 
     fn run(&mut self, at: usize, data: Data) {
@@ -276,4 +307,9 @@ impl Etcds {
         // etcd fast-forwards the election of a member that is alone.
         process.deadline = self.clock + jitter + if alone { super::HEARTBEAT } else { ELECTION };
     }
+}
+
+/// The URLs of a joiner's peers, in the order of their ids.
+fn peers(data: &Data) -> VecDeque<String> {
+    data.told.iter().filter(|(id, _)| **id != data.member).map(|(_, row)| row.url.clone()).collect()
 }

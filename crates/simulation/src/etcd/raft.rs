@@ -2,7 +2,7 @@
 //! log is empty votes for anybody; a leader that remembers more of a member than the member itself kills it.
 
 use super::process::{Leadership, Phase};
-use super::store::{Change, Data, Entry};
+use super::store::{Change, Entry};
 use super::{ELECTION, Etcds, ProcessId, mix};
 
 /// What became of a proposal, as the process that was asked sees it.
@@ -92,7 +92,7 @@ impl Etcds {
         peer.follow(from.data.term, from.data.member);
         (peer.heard, peer.deadline) = (now, rest);
         let matched = leads.matched.get(&to).copied().unwrap_or(0);
-        match append(&from.data, &mut peer.data, matched) {
+        match peer.data.take(&from.data, matched) {
             Ok(matched) => {
                 leads.matched.insert(to, matched);
                 peer.apply(now);
@@ -375,44 +375,4 @@ impl Etcds {
 
 fn leaving(entry: &Entry) -> Option<u64> {
     if let Change::Remove(id) = entry.change { Some(id) } else { None }
-}
-
-/// Brings a follower's log in line with the leader's; what the leader may now count on. An error is the follower's panic.
-/// A follower never gives up what it has committed: where that differs, it stays behind for good, and to the leader it
-/// looks as if it had the leader's entries up to there.
-fn append(from: &Data, to: &mut Data, matched: u64) -> Result<u64, String> {
-    let told = matched.min(from.commit);
-    if told > to.log.last() {
-        return Err(format!(
-            "tocommit({told}) is out of range [lastIndex({})]. Was the raft log corrupted, truncated, or lost?",
-            to.log.last()
-        ));
-    }
-    let last = from.log.last();
-    let mut known = if matched > 0 { matched } else { common(from, to) }.max(to.commit);
-    if known > last {
-        return Ok(last);
-    }
-    if known + 1 < from.log.first() {
-        to.restore(&from.state);
-        known = from.state.index;
-    } else if from.log.term(known) != to.log.term(known) {
-        return Ok(known);
-    }
-    for index in known + 1..=last {
-        let Some(entry) = from.log.get(index) else { break };
-        if to.log.term(index) != Some(entry.term) {
-            to.log.truncate(index - 1);
-            to.log.append(entry.clone());
-        }
-    }
-    to.commit = to.commit.max(from.commit);
-    Ok(last)
-}
-
-/// The last index at which both logs have the same term, found from the end, as a leader probes.
-fn common(from: &Data, to: &Data) -> u64 {
-    let first = from.log.first().max(to.log.first()) - 1;
-    let last = from.log.last().min(to.log.last());
-    (first..=last).rev().find(|&index| from.log.term(index) == to.log.term(index)).unwrap_or(0)
 }

@@ -179,6 +179,11 @@ impl Etcds {
             // The new member is taken for unavailable.
             false => voters.div_ceil(2) + 1,
         };
+        let started =
+            process.data.state.members.values().filter(|row| !row.learner && !row.name.is_empty()).count();
+        if !learner && (voters, started) != (1, 1) && started < voters.div_ceil(2) + 1 {
+            return Err(self.refuse(at, NOT_ENOUGH_STARTED));
+        }
         if self.connected_voters(at) < needed {
             return Err(Error::Unhealthy);
         }

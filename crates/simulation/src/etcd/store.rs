@@ -261,8 +261,49 @@ impl Data {
         }
     }
 
+    /// Brings a follower's log in line with the leader's, of which the leader thinks that `matched` is there already; what
+    /// the leader may now count on. An error is the follower's panic. A follower never gives up what it has committed:
+    /// where that differs, it stays behind for good, and to the leader it looks as if it had the leader's entries up to
+    /// there.
+    pub fn take(&mut self, from: &Self, matched: u64) -> Result<u64, String> {
+        let told = matched.min(from.commit);
+        if told > self.log.last() {
+            return Err(format!(
+                "tocommit({told}) is out of range [lastIndex({})]. Was the raft log corrupted, truncated, or lost?",
+                self.log.last()
+            ));
+        }
+        let last = from.log.last();
+        let mut known = if matched > 0 { matched } else { self.common(from) }.max(self.commit);
+        if known > last {
+            return Ok(last);
+        }
+        if known + 1 < from.log.first() {
+            self.restore(&from.state);
+            known = from.state.index;
+        } else if from.log.term(known) != self.log.term(known) {
+            return Ok(known);
+        }
+        for index in known + 1..=last {
+            let Some(entry) = from.log.get(index) else { break };
+            if self.log.term(index) != Some(entry.term) {
+                self.log.truncate(index - 1);
+                self.log.append(entry.clone());
+            }
+        }
+        self.commit = self.commit.max(from.commit);
+        Ok(last)
+    }
+
+    /// The last index at which both logs have the same term, found from the end, as a leader probes.
+    fn common(&self, from: &Self) -> u64 {
+        let first = from.log.first().max(self.log.first()) - 1;
+        let last = from.log.last().min(self.log.last());
+        (first..=last).rev().find(|&index| from.log.term(index) == self.log.term(index)).unwrap_or(0)
+    }
+
     /// Takes over another member's state in place of entries that it has dropped.
-    pub fn restore(&mut self, state: &State) {
+    fn restore(&mut self, state: &State) {
         self.log = Log { base: state.index, base_term: state.term, entries: VecDeque::new() };
         self.commit = state.index;
         self.state = state.clone();

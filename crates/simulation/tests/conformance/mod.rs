@@ -15,10 +15,10 @@ use real::{Real, free_ports};
 use simulation::etcd::{ClusterState, DiskId, Etcds, Flags, Millis, ProcessId, Request, Response};
 
 /// The real thing gets that long to reach a state that the model has foretold.
-const LIMIT: Duration = Duration::from_secs(25);
+const LIMIT: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(50);
 /// The model looks that far ahead: longer than two joiners wait for each other, and than any election.
-const AHEAD: Millis = 15_000;
+const AHEAD: Millis = 40_000;
 /// Answers that depend on how long somebody has been connected are asked for only when this much makes no difference.
 const SLACK: Millis = 1_500;
 const MAX_LEARNERS: usize = 2;
@@ -331,7 +331,7 @@ impl Pair {
         self.ids.clear();
         for member in &real.members {
             let url = member.peer_urls.first().context("a member has a URL")?;
-            let twin = model.by_peer_url(url).context("a member is known to both")?;
+            let twin = model.members.iter().find(|m| m.peer_urls.contains(url)).context("known to both")?;
             self.ids.insert(self.name_of(url), Ids { real: member.id, model: twin.id });
         }
         Ok(())

@@ -124,11 +124,7 @@ impl Real {
             Request::AddLearner { peer_url } => {
                 self.pool.add_learner(&at, peer_url).await.map(Response::Members)
             }
-            // Not a call of our client; only whether it was taken is compared.
-            Request::AddVoter { peer_url } => match add_voter(flags, peer_url).await {
-                Some(()) => self.pool.members(&at).await.map(Response::Members),
-                None => Err(Error::Unreachable { member: flags.name.clone() }),
-            },
+            Request::AddVoter { peer_url } => add_voter(flags, peer_url).await,
             Request::Promote { id } => self.pool.promote(&at, *id).await.map(Response::Members),
             Request::MoveLeader { to } => self.pool.move_leader(&at, *to).await.map(|()| Response::Done),
             Request::Remove { id } => self.pool.remove(&at, *id).await.map(|()| Response::Done),
@@ -173,15 +169,29 @@ impl Drop for Real {
     }
 }
 
-async fn add_voter(flags: &Flags, peer_url: &str) -> Option<()> {
-    let channel = Channel::from_shared(flags.client_url.clone()).ok()?.connect().await.ok()?;
+/// The operator's client has no such call, and rightly so.
+async fn add_voter(flags: &Flags, peer_url: &str) -> Result<Response, Error> {
+    let member = flags.name.clone();
     let request = pb::MemberAddRequest { peer_ur_ls: vec![peer_url.to_owned()], is_learner: false };
-    ClusterClient::new(channel).member_add(request).await.ok().map(drop)
+    let add = async {
+        let mut client = channel(flags).await.map(ClusterClient::new)?;
+        Some(client.member_add(request).await.map_err(|status| status.message().to_owned()))
+    };
+    match tokio::time::timeout(Duration::from_secs(5), add).await {
+        Ok(Some(Ok(_))) => Ok(Response::Done),
+        Ok(Some(Err(text))) if text.contains("unhealthy cluster") => Err(Error::Unhealthy),
+        Ok(Some(Err(message))) => Err(Error::Refused { member, message }),
+        Ok(None) => Err(Error::Unreachable { member }),
+        Err(_) => Err(Error::Timeout { member, limit: Duration::from_secs(5) }),
+    }
 }
 
 async fn kv(flags: &Flags) -> Option<KvClient<Channel>> {
-    let endpoint = Channel::from_shared(flags.client_url.clone()).ok()?;
-    endpoint.connect().await.ok().map(KvClient::new)
+    channel(flags).await.map(KvClient::new)
+}
+
+async fn channel(flags: &Flags) -> Option<Channel> {
+    Channel::from_shared(flags.client_url.clone()).ok()?.connect().await.ok()
 }
 
 /// Two ports that nobody listens on.

@@ -89,7 +89,12 @@ impl Pair {
             "m0".to_owned()
         };
         let peer_url = self.member(&name)?.peer_url;
-        self.ask(&at, None, |_| Request::AddLearner { peer_url: peer_url.clone() }).await?;
+        if self.rng.random_bool(0.15) {
+            // It answers with the same list, which the next comparison reads.
+            self.ask(&at, None, |_| Request::AddVoter { peer_url: peer_url.clone() }).await?;
+        } else {
+            self.ask(&at, None, |_| Request::AddLearner { peer_url: peer_url.clone() }).await?;
+        }
         Ok(())
     }
 

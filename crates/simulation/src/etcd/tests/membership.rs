@@ -161,6 +161,34 @@ fn newer_versions_refuse_an_add_that_would_put_the_quorum_at_risk() {
 }
 
 #[test]
+fn h3_a_voting_add_counts_for_the_quorum_before_it_runs() {
+    let mut world = World::of(&["a"]);
+    world.ask("a", Request::AddVoter { peer_url: url("b") }).unwrap();
+    world.pass(SETTLED);
+    assert!(is_timeout(&world.members("a")), "one of two voters is no quorum");
+    world.start("b", ClusterState::Existing, &["a", "b"]);
+    world.pass(10_000);
+    assert_eq!(world.members("a").unwrap().voters().count(), 2);
+    assert!(world.etcds.amnesia().is_empty());
+}
+
+#[test]
+fn a_voting_add_is_refused_while_too_few_voters_have_started() {
+    let mut world = World::of(&["a", "b", "c"]);
+    world.ask("a", Request::AddVoter { peer_url: url("d") }).unwrap();
+    world.pass(CONNECTED);
+    assert!(world.members("a").is_ok());
+    assert_eq!(
+        world.ask("a", Request::AddVoter { peer_url: url("e") }).map(drop),
+        Ok(()),
+        "three of five run"
+    );
+    world.pass(CONNECTED);
+    let third = world.ask("a", Request::AddVoter { peer_url: url("f") });
+    assert!(refused(third).contains("not enough started members"));
+}
+
+#[test]
 fn t3_removing_an_unknown_member_is_not_found_and_a_success_to_the_operators_client() {
     let mut world = World::of(&["a", "b", "c"]);
     let id = world.id("c");
@@ -254,11 +282,11 @@ fn a_removed_leader_is_succeeded() {
 #[test]
 fn an_id_depends_on_the_second_it_was_asked_for() {
     let mut world = World::of(&["a"]);
-    let first = world.add("a", "b").unwrap().by_peer_url(&url("b")).unwrap().id;
+    let first = find(&world.add("a", "b").unwrap(), "b").unwrap().id;
     world.remove("a", "b").unwrap();
     assert_eq!(world.add("a", "b"), Err(Error::MemberNotFound), "the same id was removed for good");
     world.pass(1_000);
-    let second = world.add("a", "b").unwrap().by_peer_url(&url("b")).unwrap().id;
+    let second = find(&world.add("a", "b").unwrap(), "b").unwrap().id;
     assert_ne!(first, second);
 }
 

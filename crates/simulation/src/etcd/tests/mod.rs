@@ -37,6 +37,10 @@ fn disk(name: &str) -> DiskId {
     DiskId(format!("disk-{name}"))
 }
 
+fn find<'a>(list: &'a Membership, name: &str) -> Option<&'a Member> {
+    list.members.iter().find(|member| member.peer_urls == [url(name)])
+}
+
 fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("{name}={}", url(name))).collect::<Vec<_>>().join(",")
 }
@@ -124,7 +128,7 @@ impl World {
     }
 
     fn row(&mut self, at: &str, name: &str) -> Option<Member> {
-        self.members(at).unwrap().by_peer_url(&url(name)).cloned()
+        find(&self.members(at).unwrap(), name).cloned()
     }
 
     fn id(&mut self, name: &str) -> u64 {

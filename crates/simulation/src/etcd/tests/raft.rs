@@ -157,7 +157,7 @@ fn t7_a_voter_that_forgot_costs_acknowledged_writes() {
     world.kill(&wiped);
     world.etcds.wipe(&disk(&wiped));
     world.start(&wiped, ClusterState::Existing, &["a", "b", "c"]);
-    world.pass(2 * SETTLED);
+    world.pass(20_000);
     assert_eq!(world.leader(), Some(late.clone()));
     assert_eq!(world.get(&late, key, true), GetResult::Missing);
     let lost = world.etcds.lost_writes();
