@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Cached};
+use crate::cache::{Cache, Cached, Key};
 use crate::observe::endpoint;
 
 /// An API server that needs longer is not going to answer.
@@ -208,7 +208,9 @@ impl Actor {
                 Ok(())
             }
             Err(Error::Api { source, .. })
-                if is_reason(&source, "Conflict") || is_reason(&source, "NotFound") =>
+                if is_reason(&source, "Conflict")
+                    || is_reason(&source, "NotFound")
+                    || is_another_object(&source) =>
             {
                 Err(Error::Stale(what))
             }
@@ -225,14 +227,19 @@ impl Actor {
         let params = DeleteParams::background().preconditions(only_this);
         let call = self.api::<K>(view);
         match limited(&what, call.delete(name, &params)).await {
-            // The next pass must see that it is leaving, or it could choose another one to leave (rule 2).
-            Ok(leaving) => {
-                if let Some(leaving) = leaving.left().filter(|o| o.meta().deletion_timestamp.is_some()) {
-                    self.cache.wrote(leaving);
+            // The next pass must see that it is leaving, or it could choose another one to leave (rule 2); and that it is
+            // gone, or it would delete it again and again until the watch has told of it.
+            Ok(answer) => {
+                match answer.left().filter(|o| o.meta().deletion_timestamp.is_some()) {
+                    Some(leaving) => self.cache.wrote(leaving),
+                    None => self.cache.gone::<K>(&key_of(view), name, uid),
                 }
                 Ok(())
             }
-            Err(Error::Api { source, .. }) if is_reason(&source, "NotFound") => Ok(()),
+            Err(Error::Api { source, .. }) if is_reason(&source, "NotFound") => {
+                self.cache.gone::<K>(&key_of(view), name, uid);
+                Ok(())
+            }
             Err(Error::Api { source, .. }) if is_reason(&source, "Conflict") => Err(Error::Stale(what)),
             Err(error) => Err(error),
         }
@@ -304,6 +311,10 @@ impl Actor {
     }
 }
 
+fn key_of(view: &ClusterView) -> Key {
+    Key { namespace: view.namespace.clone(), name: view.name.clone() }
+}
+
 /// Whom to tell: the member that vouched for the list this plan rests on.
 fn speaker(view: &ClusterView) -> Result<Endpoint, Error> {
     let from = view.etcd.membership.as_ref().map(|seen| seen.from.as_str());
@@ -345,6 +356,16 @@ pub fn is_reason(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
 
+/// Whether a patch was meant for an object of the same name that is gone: its UID, given along, is taken for an attempt to
+/// change that of the successor.
+pub fn is_another_object(error: &kube::Error) -> bool {
+    let about_uid = |status: &kube::core::Status| {
+        let causes = status.details.iter().flat_map(|d| &d.causes);
+        causes.into_iter().any(|c| c.field == "metadata.uid")
+    };
+    is_reason(error, "Invalid") && matches!(error, kube::Error::Api(status) if about_uid(status))
+}
+
 /// Whether the API server refuses new objects because their namespace is being deleted.
 pub fn is_terminating(error: &kube::Error) -> bool {
     let cause = |status: &kube::core::Status| {
@@ -352,4 +373,22 @@ pub fn is_terminating(error: &kube::Error) -> bool {
         causes.into_iter().any(|c| c.reason == "NamespaceTerminating")
     };
     matches!(error, kube::Error::Api(status) if cause(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_for_a_predecessor_is_told_from_one_that_is_wrong() {
+        let refusal = |field: &str| {
+            let status = json!({
+                "status": "Failure", "reason": "Invalid", "code": 422,
+                "details": { "causes": [{ "reason": "FieldValueInvalid", "field": field }] },
+            });
+            kube::Error::Api(serde_json::from_value(status).unwrap())
+        };
+        assert!(is_another_object(&refusal("metadata.uid")));
+        assert!(!is_another_object(&refusal("spec.replicas")));
+    }
 }

@@ -171,6 +171,16 @@ impl Cache {
         Some(key)
     }
 
+    /// Takes an object out that was found to be gone, or that we have just deleted for good.
+    pub fn gone<K: Cached>(&self, key: &Key, name: &str, uid: &str) {
+        let mut entry = self.entry(key);
+        let known =
+            K::slot(&mut entry).remove(name).filter(|known| known.object.meta().uid.as_deref() == Some(uid));
+        if let Some(known) = known {
+            self.deleted(&*known.object);
+        }
+    }
+
     /// Takes an object out that a watch has shown deleted.
     pub fn deleted<K: Cached>(&self, object: &K) -> Option<Key> {
         let key = object.key()?;
@@ -340,6 +350,17 @@ mod tests {
         cache.wrote(cluster("u", 2));
         assert_eq!(stored(&cache), None);
         assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn what_we_deleted_ourselves_is_gone_before_the_watch_says_so() {
+        let cache = Cache::default();
+        let key = Key { namespace: "ns".into(), name: "c".into() };
+        cache.seen(cluster("u", 1), &Listing::first());
+        cache.gone::<EtcdCluster>(&key, "c", "another");
+        assert!(stored(&cache).is_some(), "a successor stays");
+        cache.gone::<EtcdCluster>(&key, "c", "u");
+        assert_eq!(stored(&cache), None);
     }
 
     #[test]

@@ -85,7 +85,11 @@ impl Candidate {
             let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
             match tokio::time::timeout(left, self.step()).await {
                 Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => return anyhow::anyhow!("another replica has taken the lease {LEASE}"),
+                Ok(Ok(false)) => {
+                    return anyhow::anyhow!(
+                        "the lease {LEASE} is no longer ours: another replica took it, or somebody deleted it"
+                    );
+                }
                 Ok(Err(error)) => debug!("lease not renewed: {error:#}"),
                 Err(_) => {
                     return anyhow::anyhow!("the lease {LEASE} could not be renewed for {RENEW_DEADLINE:?}");

@@ -149,6 +149,7 @@ impl Memory {
         match next {
             // Whatever was done is visible at once, so the next step can be taken at once.
             _ if outcome.progressed => Duration::ZERO,
+            Next::Now if outcome.left_out => retry,
             Next::Now => Duration::ZERO,
             Next::Soon => {
                 let waited = self.polling_since.get_or_insert(began).elapsed();

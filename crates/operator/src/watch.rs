@@ -154,3 +154,44 @@ fn key_of_invalid<K: Cached>(metadata: &ObjectMeta) -> Option<Key> {
     let name = if own { metadata.name.as_ref() } else { metadata.labels.as_ref()?.get(labels::CLUSTER) };
     Some(Key { namespace: metadata.namespace.clone()?, name: name?.clone() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn h48_nothing_is_watched_but_our_own_kinds_and_what_carries_our_label() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let uri = request.uri().to_string();
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(uri);
+            let empty = r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
+            async move { Ok::<_, std::io::Error>(http::Response::new(Body::from(empty.as_bytes().to_vec()))) }
+        });
+        let watches = Watches {
+            client: Client::new(server, "default"),
+            namespaces: vec![],
+            cache: Arc::default(),
+            queue: Arc::default(),
+            pending: Arc::default(),
+        };
+        let _tasks = watches.start();
+        while !watches.pending.is_synced() {
+            tokio::task::yield_now().await;
+        }
+
+        let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(asked.len() >= 6, "{asked:?}");
+        let label = labels::CLUSTER.replace('/', "%2F");
+        for uri in asked.iter() {
+            let ours = uri.starts_with("/apis/etcd-operator.cozystack.io/");
+            assert!(ours || uri.contains(&format!("labelSelector={label}")), "{uri}");
+            assert!(!uri.contains("secrets") && !uri.contains("configmaps"), "{uri}");
+        }
+    }
+}

@@ -171,12 +171,17 @@ impl Action {
     }
 
     /// Whether the rest of the plan goes on when this step fails: the cluster can do without it for a while. Without the
-    /// headless Service members do not find each other, so that one is not optional.
+    /// headless Service members do not find each other, so that one is not optional. What etcd refuses is optional,
+    /// because it may refuse until a silent voter is back, whose Pod the rest of the plan makes.
     pub fn is_optional(&self) -> bool {
         match self {
             Self::CreateService(service) => service.spec.as_ref().is_none_or(|s| s.cluster_ip.is_none()),
             Self::CreateBudget(_) | Self::ResizeBudget { .. } | Self::DeleteBudget { .. } => true,
-            Self::MoveLeader { .. } => true,
+            Self::MoveLeader { .. }
+            | Self::AddLearner { .. }
+            | Self::Promote { .. }
+            | Self::RemoveFromEtcd { .. }
+            | Self::RemoveOrphan { .. } => true,
             _ => false,
         }
     }

@@ -44,7 +44,7 @@ use view::Scene;
 /// What to do about one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// In order; the first failure ends the pass.
+    /// In order; the first failure ends the pass, unless the step [is optional](Action::is_optional).
     pub actions: Vec<Action>,
     /// The status the cluster should show; absent when there is no cluster to show it on.
     pub cluster_status: Option<EtcdClusterStatus>,

@@ -315,6 +315,19 @@ mod tests {
     }
 
     #[test]
+    fn h38_a_promotion_that_etcd_refuses_does_not_hold_up_the_rest() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        let lost = world.member(1);
+        (lost.pod, lost.etcd) = (None, None);
+        let actions = world.plan().actions;
+        let promotion = actions.iter().position(|a| matches!(a, Action::Promote { .. })).unwrap();
+        let pod = actions.iter().position(|a| matches!(a, Action::CreatePod(_))).unwrap();
+        assert!(pod > promotion && actions[promotion].is_optional(), "{actions:?}");
+        assert!(!actions[pod].is_optional());
+    }
+
+    #[test]
     fn t7_nobody_votes_before_it_is_on_record_that_it_must_not_begin_anew() {
         let mut world = settled(3);
         world.rows()[2].is_learner = true;

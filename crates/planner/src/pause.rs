@@ -10,7 +10,8 @@ use crate::{Action, Plan};
 /// etcd: neither step changes what any volume holds.
 pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     let wanted = scene.target().replicas;
-    let sleeping = scene.members.iter().find(|m| m.member.spec.dormant && !m.is_deleting());
+    // Also one that is to leave: asleep it can not, and nobody can join what sleeps.
+    let sleeping = scene.members.iter().find(|m| m.member.spec.dormant);
     let (member, dormant) = match (wanted, sleeping, scene.members.as_slice()) {
         (1.., Some(sleeping), _) => (sleeping, false),
         (0, None, [last]) if !last.is_deleting() => (last, true),
@@ -75,6 +76,20 @@ mod tests {
         let same = world.view.members.iter().find(|m| m.name() == name).unwrap();
         assert_eq!(same.member.status.as_ref().unwrap().member_id, member_id);
         assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_sleeping_member_that_was_deleted_wakes_up_to_leave() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let name = world.member(0).name().to_owned();
+        world.scale(0);
+        let at = conditions::wire_time(crate::fixtures::now());
+        world.member(0).member.metadata.deletion_timestamp = Some(at);
+        world.settle();
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused", "asleep it stays");
+        world.scale(1);
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+        assert!(world.view.members.iter().all(|m| m.name() != name));
     }
 
     #[test]

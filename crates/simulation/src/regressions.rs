@@ -121,9 +121,19 @@ fn vote_before_record() -> Scenario {
 
 fn leaving_held_up_by_a_broken_one() -> Scenario {
     day(
-        ("regression-held-up-by-broken", "rule 8: one could not leave, so a broken one was not replaced, so ..."),
+        (
+            "regression-held-up-by-broken",
+            "rule 8: one could not leave, so a broken one was not replaced, so ...",
+        ),
         (156, 229_000),
-        Temper { nodes: 3, local_volumes: true, slowest_start: 25_000, slowest_bind: 200, write_period: 1000, ..usual() },
+        Temper {
+            nodes: 3,
+            local_volumes: true,
+            slowest_start: 25_000,
+            slowest_bind: 200,
+            write_period: 1000,
+            ..usual()
+        },
         vec![wish("c", 3, "3.6.16", 394)],
         vec![
             (13_108, Incident::Scale { cluster: 1, replicas: 1 }),
@@ -136,7 +146,10 @@ fn leaving_held_up_by_a_broken_one() -> Scenario {
 fn leaving_held_up_by_an_orphan() -> Scenario {
     let temper = Temper { slowest_start: 3000, slowest_bind: 200, node_patience: 30_000, ..usual() };
     day(
-        ("regression-held-up-by-orphan", "rule 8: one could not leave because of an orphan, which waited for it"),
+        (
+            "regression-held-up-by-orphan",
+            "rule 8: one could not leave because of an orphan, which waited for it",
+        ),
         (234, 243_000),
         Temper { lost_member_timeout: None, write_period: 1000, ..temper },
         vec![wish("c", 0, "3.5.35", 1972), wish("d", 3, "3.6.16", 928)],
@@ -151,9 +164,18 @@ fn leaving_held_up_by_an_orphan() -> Scenario {
 fn memory_gone_before_formation() -> Scenario {
     let in_memory = |name, replicas, at| Wish { memory: true, ..wish(name, replicas, "3.5.35", at) };
     day(
-        ("regression-memory-seed-gone", "rule 8: a seed in memory that lost its Pod early was never replaced"),
+        (
+            "regression-memory-seed-gone",
+            "rule 8: a seed in memory that lost its Pod early was never replaced",
+        ),
         (183, 253_000),
-        Temper { slowest_start: 25_000, slowest_watch: 10, node_patience: 100_000, reuses_addresses: false, ..usual() },
+        Temper {
+            slowest_start: 25_000,
+            slowest_watch: 10,
+            node_patience: 100_000,
+            reuses_addresses: false,
+            ..usual()
+        },
         vec![in_memory("c", 5, 827), in_memory("d", 3, 1229)],
         vec![(9130, Incident::DeletePod { pick: 15, force: false })],
     )

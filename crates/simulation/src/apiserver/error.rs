@@ -13,11 +13,13 @@ pub struct ApiError {
     pub message: String,
     /// What programs look at beside the reason, such as `NamespaceTerminating`.
     pub cause: Option<&'static str>,
+    /// The fields that are complained about.
+    pub fields: Vec<String>,
 }
 
 impl ApiError {
     fn new(code: u16, reason: &'static str, message: String) -> Self {
-        Self { code, reason, message, cause: None }
+        Self { code, reason, message, cause: None, fields: vec![] }
     }
 
     pub(super) fn not_found(kind: Kind, name: &str) -> Self {
@@ -49,13 +51,16 @@ impl ApiError {
     }
 
     pub(super) fn invalid(kind: Kind, name: &str, problems: &[String]) -> Self {
+        let field = |problem: &String| problem.split(": ").next().unwrap_or_default().to_owned();
+        let fields = problems.iter().map(field).collect();
         let problems = problems.join(", ");
         let what = if kind.group.is_empty() {
             kind.kind.to_owned()
         } else {
             format!("{}.{}", kind.kind, kind.group)
         };
-        Self::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {problems}"))
+        let message = format!("{what} \"{name}\" is invalid: {problems}");
+        Self { fields, ..Self::new(422, "Invalid", message) }
     }
 
     pub(super) fn forbidden(kind: Kind, name: &str, why: &str) -> Self {
@@ -110,6 +115,10 @@ impl ApiError {
         }
         if let Some(cause) = self.cause {
             status["details"] = json!({ "causes": [{ "reason": cause, "message": self.message }] });
+        }
+        if !self.fields.is_empty() {
+            let causes: Vec<_> = self.fields.iter().map(|field| json!({ "field": field })).collect();
+            status["details"] = json!({ "causes": causes });
         }
         status
     }

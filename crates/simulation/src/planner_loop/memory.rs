@@ -55,6 +55,7 @@ impl Memory {
         }
         match next {
             _ if outcome.progressed => 0,
+            Next::Now if outcome.left_out => jittered(retry, rng),
             Next::Now => 0,
             Next::Soon => {
                 let waited = now - *self.polling_since.get_or_insert(began);

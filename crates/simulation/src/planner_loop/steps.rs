@@ -199,6 +199,15 @@ impl Simulation {
         };
         match act::outcome(&call, answer) {
             Ok(written) => {
+                if let (Call::Delete(kind, name, options), None) = (&call, &written) {
+                    self.take_out(
+                        id,
+                        &pass.view.name,
+                        *kind,
+                        name,
+                        options.uid.as_deref().unwrap_or_default(),
+                    );
+                }
                 self.take_in(id, written);
                 self.coverage.done(&action);
                 pass.outcome.progressed = true;
@@ -220,6 +229,13 @@ impl Simulation {
         } else {
             pass.stop = Some(stop);
             pass.phase = Phase::Report(0);
+        }
+    }
+
+    fn take_out(&mut self, id: usize, cluster: &str, kind: crate::apiserver::Kind, name: &str, uid: &str) {
+        let key = Key { namespace: crate::world::NAMESPACE.to_owned(), name: cluster.to_owned() };
+        if let Some(operator) = self.operators.get(&id) {
+            operator.eyes.gone(kind, &key, name, uid);
         }
     }
 

@@ -81,6 +81,16 @@ impl Eyes {
         keys
     }
 
+    /// Takes out what the operator has deleted for good, or found to be gone.
+    pub fn gone(&self, kind: crate::apiserver::Kind, key: &Key, name: &str, uid: &str) {
+        match WATCHED.iter().position(|k| *k == kind) {
+            Some(1) => self.cache.gone::<EtcdMember>(key, name, uid),
+            Some(2) => self.cache.gone::<Pod>(key, name, uid),
+            Some(5) => self.cache.gone::<PodDisruptionBudget>(key, name, uid),
+            _ => {}
+        }
+    }
+
     /// Takes in the answer to one of the operator's own writes.
     pub fn wrote(&self, kind: crate::apiserver::Kind, object: &Value) {
         let Some(kind) = WATCHED.iter().position(|k| *k == kind) else { return };
