@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use etcd::pb;
+use etcd::pb::auth_server::{Auth, AuthServer};
 use etcd::pb::cluster_server::{Cluster, ClusterServer};
 use etcd::pb::maintenance_server::{Maintenance, MaintenanceServer};
 use tokio::net::TcpListener;
@@ -117,6 +118,7 @@ impl Members {
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let server = Server::builder()
             .add_service(MaintenanceServer::new(self.clone()))
+            .add_service(AuthServer::new(self.clone()))
             .add_service(ClusterServer::new(self));
         Ok(server.serve_with_incoming(incoming).await?)
     }
@@ -193,6 +195,15 @@ fn row(id: u64, name: &str, peer_url: &str, is_learner: bool) -> pb::Member {
 }
 
 type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Auth for Members {
+    async fn auth_status(&self, request: Request<pb::AuthStatusRequest>) -> Answer<pb::AuthStatusResponse> {
+        let mut called = self.called(&request, "AuthStatus")?;
+        called.through_quorum()?;
+        Ok(Response::new(pb::AuthStatusResponse { header: called.header()?, enabled: false }))
+    }
+}
 
 #[tonic::async_trait]
 impl Maintenance for Members {

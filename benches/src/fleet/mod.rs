@@ -15,8 +15,9 @@ use anyhow::{Context, Result, bail};
 use api::{EtcdClusterSpec, StorageSpec};
 use e2e::on_volumes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Affinity, Pod};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{Affinity, Namespace, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -120,7 +121,15 @@ impl Site<'_> {
         let stage = Stage::open(&self.target.client).await?;
         let namespace = stage.arena.namespace.clone();
         let left = format!("the fleet is left as it is, in namespace {namespace}");
-        self.measure_in(stage, clusters).await.context(left)
+        tokio::select! {
+            measured = self.measure_in(stage, clusters) => measured.context(left),
+            _ = tokio::signal::ctrl_c() => {
+                // The operator in the cluster is started again and cleans up what finalizers hold.
+                let namespaces: Api<Namespace> = Api::all(self.target.client.clone());
+                namespaces.delete(&namespace, &DeleteParams::default()).await?;
+                bail!("interrupted; namespace {namespace} is being deleted");
+            }
+        }
     }
 
     async fn measure_in(&self, stage: Stage, clusters: usize) -> Result<Fleet> {

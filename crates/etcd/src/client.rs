@@ -24,4 +24,8 @@ pub trait Etcd: Send + Sync {
 
     /// Takes a member out. A member that is already out is a success.
     async fn remove(&self, at: &Endpoint, id: u64) -> Result<(), Error>;
+
+    /// Commits an entry that changes nothing. etcd writes down how far it has committed only along with the next entry: a
+    /// member that is killed before that comes back with the membership of before the last change.
+    async fn persist(&self, at: &Endpoint) -> Result<(), Error>;
 }

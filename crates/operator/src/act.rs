@@ -117,7 +117,8 @@ impl Actor {
             | Action::Promote { .. }
             | Action::MoveLeader { .. }
             | Action::RemoveFromEtcd { .. }
-            | Action::RemoveOrphan { .. } => self.change_membership(view, action).await,
+            | Action::RemoveOrphan { .. }
+            | Action::PersistMembership => self.change_membership(view, action).await,
         }
     }
 
@@ -140,6 +141,10 @@ impl Actor {
             Action::RemoveFromEtcd { id, .. } => {
                 let done = self.etcd.remove(&speaker(view)?, *id).await;
                 done.map_err(failed("failed to remove member from etcd, will retry"))
+            }
+            Action::PersistMembership => {
+                let done = self.etcd.persist(&speaker(view)?).await;
+                done.map_err(failed("writing the membership down"))
             }
             Action::RemoveOrphan { member, id } => {
                 self.confirm_absent(view, member).await?;

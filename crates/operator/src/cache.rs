@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use api::{EtcdCluster, EtcdMember, labels};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod, PodSpec, PodStatus, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt};
 
@@ -64,6 +64,9 @@ pub trait Cached: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {
         let name = self.labels().get(labels::CLUSTER)?.clone();
         Some(Key { namespace, name })
     }
+
+    /// Drops what nobody here reads; most of a Pod is that.
+    fn prune(&mut self) {}
 }
 
 impl Cached for EtcdCluster {
@@ -90,11 +93,37 @@ impl Cached for Pod {
     fn slot(entry: &mut Entry) -> &mut Slot<Self> {
         &mut entry.pods
     }
+
+    fn prune(&mut self) {
+        let container = |c: Container| Container {
+            name: c.name,
+            image: c.image,
+            command: c.command,
+            args: c.args,
+            ..Container::default()
+        };
+        self.spec = self.spec.take().map(|spec| PodSpec {
+            containers: spec.containers.into_iter().map(container).collect(),
+            node_name: spec.node_name,
+            ..PodSpec::default()
+        });
+        self.status = self.status.take().map(|status| PodStatus {
+            phase: status.phase,
+            pod_ip: status.pod_ip,
+            conditions: status.conditions,
+            container_statuses: status.container_statuses,
+            ..PodStatus::default()
+        });
+    }
 }
 
 impl Cached for PersistentVolumeClaim {
     fn slot(entry: &mut Entry) -> &mut Slot<Self> {
         &mut entry.volumes
+    }
+
+    fn prune(&mut self) {
+        (self.spec, self.status) = (None, None);
     }
 }
 
@@ -107,6 +136,10 @@ impl Cached for Service {
 impl Cached for PodDisruptionBudget {
     fn slot(entry: &mut Entry) -> &mut Slot<Self> {
         &mut entry.budgets
+    }
+
+    fn prune(&mut self) {
+        self.status = None;
     }
 }
 
@@ -152,7 +185,8 @@ impl Cache {
 
     fn put<K: Cached>(&self, mut object: K, listing: u64, written: Option<Instant>) -> Option<Key> {
         let key = object.key()?;
-        prune(&mut object);
+        prune_metadata(&mut object);
+        object.prune();
         let mut inner = self.write();
         if inner.is_deleted(&object) {
             return None;
@@ -289,8 +323,7 @@ impl Inner {
     }
 }
 
-/// Drops what nobody here reads and what makes up half of an object.
-fn prune<K: Resource>(object: &mut K) {
+fn prune_metadata<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {

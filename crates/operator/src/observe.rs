@@ -178,6 +178,10 @@ mod tests {
         async fn remove(&self, _: &Endpoint, _: u64) -> Result<(), Error> {
             Err(silent())
         }
+
+        async fn persist(&self, _: &Endpoint) -> Result<(), Error> {
+            Err(silent())
+        }
     }
 
     fn silent() -> Error {

@@ -107,6 +107,9 @@ pub enum Action {
         member: String,
         id: u64,
     },
+    /// Makes sure that the members have the last change of the membership on their disks. etcd does not by itself: the
+    /// last voter of a cluster, killed after the last but one was taken out, comes back waiting for that one's vote.
+    PersistMembership,
     /// Takes a member out of etcd that no EtcdMember stands for. The last look for one is a live one.
     RemoveOrphan {
         member: String,
@@ -232,6 +235,7 @@ impl fmt::Display for Action {
             Self::Promote { member, .. } => write!(f, "promoted learner {member}"),
             Self::MoveLeader { from, to, .. } => write!(f, "moved leadership from {from} to {to}"),
             Self::RemoveFromEtcd { member, .. } => write!(f, "removed member {member} from etcd"),
+            Self::PersistMembership => f.write_str("etcd has its membership on disk"),
             Self::RemoveOrphan { member, .. } => write!(f, "removed orphan {member} from etcd"),
         }
     }

@@ -69,6 +69,10 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         return;
     };
     let Some(row) = member.row_in(list) else {
+        // With the finalizer goes the volume, and nobody can be asked for the vote of what was on it.
+        if !plan.actions.contains(&Action::PersistMembership) {
+            plan.act(Action::PersistMembership);
+        }
         plan.act(release(member, Release::OutOfEtcd));
         return;
     };
@@ -144,7 +148,10 @@ mod tests {
         let gone = world.member(1).name().to_owned();
         delete(world.member(1));
         assert!(matches!(&world.pass()[..], [Action::RemoveFromEtcd { member, .. }] if *member == gone));
-        assert!(matches!(&world.pass()[..], [Action::ReleaseMember { because: Release::OutOfEtcd, .. }]));
+        assert!(matches!(
+            &world.pass()[..],
+            [Action::PersistMembership, Action::ReleaseMember { because: Release::OutOfEtcd, .. }]
+        ));
         world.settle();
         assert_eq!(world.view.members.len(), 3);
         assert!(world.view.members.iter().all(|m| m.name() != gone));
@@ -204,7 +211,26 @@ mod tests {
         delete(world.member(2));
         let url = world.member(2).peer_url();
         world.rows().retain(|r| !r.peer_urls.contains(&url));
-        assert!(matches!(&world.pass()[..], [Action::ReleaseMember { because: Release::OutOfEtcd, .. }]));
+        let done = world.pass();
+        assert!(matches!(done.last(), Some(Action::ReleaseMember { because: Release::OutOfEtcd, .. })));
+    }
+
+    #[test]
+    fn volumes_go_only_after_etcd_has_written_down_that_their_members_are_out() {
+        let mut world = world(3);
+        for index in [1, 2] {
+            delete(world.member(index));
+        }
+        world.rows().truncate(1);
+        let actions = world.plan().actions;
+        assert!(
+            matches!(
+                &actions[..],
+                [Action::PersistMembership, Action::ReleaseMember { .. }, Action::ReleaseMember { .. }]
+            ),
+            "{actions:?}"
+        );
+        assert!(!actions[0].is_optional(), "without it nobody is let go");
     }
 
     #[test]

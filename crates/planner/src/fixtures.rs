@@ -155,7 +155,7 @@ impl World {
                     self.view.etcd.membership = None;
                 }
             }
-            Action::MoveLeader { .. } => {}
+            Action::MoveLeader { .. } | Action::PersistMembership => {}
             Action::CreateMember(member) => {
                 let mut member = (**member).clone();
                 member.metadata.uid = Some(format!("uid-{}", self.next()));

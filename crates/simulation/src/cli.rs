@@ -201,7 +201,7 @@ impl Campaign {
                 println!("  {count:>9}  {what}");
             }
         }
-        for (seed, what) in &tally.failed {
+        for (seed, what) in tally.failed.iter().filter(|_| !self.keep_going) {
             println!("seed {seed}: {what}");
         }
         match tally.failed.first() {
@@ -225,8 +225,10 @@ impl Campaign {
                 false => planner_loop::run(&script, self.mutation, false),
                 true => real_loop::run(&script, false).unwrap_or_default(),
             };
-            if outcome.violation.is_some() && !self.keep_going {
-                stop.store(true, Ordering::Relaxed);
+            match &outcome.violation {
+                Some(violation) if self.keep_going => println!("seed {seed}: {violation}"),
+                Some(_) => stop.store(true, Ordering::Relaxed),
+                None => {}
             }
             tally.lock().unwrap_or_else(PoisonError::into_inner).add(seed, &outcome);
         }

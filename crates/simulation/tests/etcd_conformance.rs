@@ -33,6 +33,17 @@ async fn random_sequences_have_the_same_answers_and_states() {
     play(seeds, steps).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_last_voter_that_is_killed_serves_only_if_the_others_removal_is_written_down() {
+    for persist in [false, true] {
+        let mut pair = Pair::new(0).unwrap();
+        if let Err(error) = pair.last_voter(persist).await {
+            panic!("{:?}", error.context(pair.history()));
+        }
+        println!("{}", pair.history());
+    }
+}
+
 /// What random steps reach too seldom.
 #[tokio::test]
 async fn the_known_traps_have_the_same_answers_and_states() {

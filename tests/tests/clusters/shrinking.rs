@@ -1,7 +1,7 @@
 //! Fewer members, down to none, and back.
 
 use anyhow::{Result, ensure};
-use e2e::{Arena, Diary, Keys, LONG, arena, condition, on_volumes, wait_for};
+use e2e::{Arena, Diary, Keys, LONG, arena, condition, lab, on_volumes, wait_for};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -35,6 +35,28 @@ async fn t22_a_cluster_shrinks_from_five_to_three_to_one_under_a_writing_client(
             "it served all along: {said:#?}"
         );
         Ok(())
+    })
+    .await
+}
+
+/// etcd itself does not write down at once that a member is out; a last voter that is killed would wait for its vote.
+#[tokio::test]
+async fn a_last_member_that_is_killed_after_the_others_left_serves_again() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        cluster.voters().await?[0].put("before", "the kill").await?;
+        cluster.scale(1).await?;
+        cluster.settled(1).await?;
+        // Nobody writes from here on.
+        let [pod] = &cluster.pods().await?[..] else { panic!("one Pod is left") };
+        lab::kill_container(&arena.namespace, &pod.name_any(), "etcd").await?;
+        wait_for("the last member to serve again", LONG, async || {
+            let value = cluster.voters().await?[0].get("before").await?;
+            ensure!(value.as_deref() == Some("the kill"), "it says {value:?}");
+            Ok(())
+        })
+        .await
     })
     .await
 }

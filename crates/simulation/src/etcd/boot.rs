@@ -87,7 +87,8 @@ impl Etcds {
         if disk.corrupt {
             return Err("failed to read WAL, cannot be repaired: walpb: crc mismatch".to_owned());
         }
-        if let Some(data) = disk.data.take() {
+        if let Some(mut data) = disk.data.take() {
+            data.apply(process.flags.max_learners);
             self.run(at, data);
             return Ok(None);
         }
@@ -158,6 +159,7 @@ impl Etcds {
         }
         data.commit = data.log.last();
         data.apply(usize::MAX);
+        data.promise(1, 0);
         self.audit.form(self.clock, process, &data);
         self.audit.configure(&data);
         self.run(at, data);

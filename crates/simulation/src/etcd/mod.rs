@@ -11,6 +11,7 @@
 mod audit;
 mod boot;
 mod clients;
+mod config;
 mod flags;
 mod network;
 mod process;
@@ -106,6 +107,7 @@ impl Etcds {
     pub fn stop(&mut self, now: Millis, process: &ProcessId) {
         self.advance(now);
         if let Some(at) = self.index(process) {
+            self.processes[at].data.crash();
             self.end(at);
         }
     }
@@ -258,7 +260,11 @@ impl Etcds {
 
     /// The process ends by itself.
     fn die(&mut self, at: usize, words: impl Into<String>) {
-        self.ended.push((self.processes[at].id.clone(), words.into()));
+        let words = words.into();
+        if words != REMOVED {
+            self.processes[at].data.crash();
+        }
+        self.ended.push((self.processes[at].id.clone(), words));
         self.end(at);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::boot::Boot;
 use super::network::{Connection, READ_TIMEOUT};
-use super::store::{Data, Rejected, Row};
+use super::store::{Change, Data, Rejected, Row};
 use super::{DiskId, Etcds, FAREWELL, Flags, Millis, ProcessId, REMOVED};
 
 #[derive(Clone, Debug)]
@@ -82,6 +82,11 @@ impl Process {
         self.data.member
     }
 
+    /// What it tells the cluster about itself before it serves.
+    pub fn publication(&self) -> Change {
+        Change::Publish { id: self.data.member, name: self.flags.name.clone() }
+    }
+
     pub fn is_learner(&self) -> bool {
         self.data.state.is_learner(self.data.member)
     }
@@ -94,8 +99,7 @@ impl Process {
 
     pub fn follow(&mut self, term: u64, leader: u64) {
         if term > self.data.term {
-            self.data.term = term;
-            self.data.vote = 0;
+            self.data.promise(term, 0);
         }
         self.leader = leader;
         self.leads = None;
@@ -103,7 +107,7 @@ impl Process {
 
     /// Applies what is committed and notes what concerns this process.
     pub fn apply(&mut self, now: Millis) {
-        if self.data.state.index == self.data.commit {
+        if self.data.config.index == self.data.commit {
             return;
         }
         let was_member = self.data.state.members.contains_key(&self.data.member);

@@ -52,17 +52,17 @@ impl Etcds {
 
     fn others(&self, at: usize) -> Vec<u64> {
         let data = &self.processes[at].data;
-        data.state.members.keys().copied().filter(|&id| id != data.member).collect()
+        data.config.ids().filter(|&id| id != data.member).collect()
     }
 
     /// A leader that has not met a quorum for an election timeout steps down.
     fn check_quorum(&mut self, at: usize, answered: &[u64]) {
         let now = self.clock;
         let process = &mut self.processes[at];
-        let state = &process.data.state;
-        let active = state.voters().filter(|id| answered.contains(id)).count();
+        let config = &process.data.config;
+        let active = config.voters().filter(|id| answered.contains(id)).count();
         let Some(leads) = &mut process.leads else { return };
-        if active >= state.quorum() {
+        if active >= config.quorum() {
             leads.quorum_seen = now;
         } else if now - leads.quorum_seen >= ELECTION {
             let term = process.data.term;
@@ -122,7 +122,7 @@ impl Etcds {
                     })
                     .collect();
             held.sort_unstable_by(|a, b| b.cmp(a));
-            let Some(&index) = held.get(data.state.quorum() - 1) else { return };
+            let Some(&index) = held.get(data.config.quorum() - 1) else { return };
             if index <= data.commit || data.log.term(index) != Some(data.term) {
                 return;
             }
@@ -159,7 +159,7 @@ impl Etcds {
         for at in 0..self.processes.len() {
             // Who wins may take another process down.
             let Some(process) = self.processes.get(at) else { return };
-            let promotable = process.booted() && process.data.state.is_voter(process.member());
+            let promotable = process.booted() && process.data.config.is_voter(process.member());
             if promotable && process.leads.is_none() && process.deadline <= self.clock {
                 self.campaign(at, false);
             }
@@ -174,15 +174,14 @@ impl Etcds {
             return;
         }
         let process = &mut self.processes[at];
-        process.data.term += 1;
-        process.data.vote = process.data.member;
+        process.data.promise(process.data.term + 1, process.data.member);
         if self.wins(at, true, transfer) {
             self.lead(at);
         }
     }
 
     fn wins(&mut self, at: usize, real: bool, transfer: bool) -> bool {
-        let voters: Vec<u64> = self.processes[at].data.state.voters().collect();
+        let voters: Vec<u64> = self.processes[at].data.config.voters().collect();
         let mut votes = 0;
         for &id in &voters {
             if id == self.processes[at].member() {
@@ -221,7 +220,7 @@ impl Etcds {
             return false;
         }
         if real {
-            voter.data.vote = from.data.member;
+            voter.data.promise(voter.data.term, from.data.member);
             voter.deadline = rest;
         }
         true
@@ -236,15 +235,26 @@ impl Etcds {
             quorum_seen: now,
             pending: process.data.log.last(),
         });
+        let id = process.id.clone();
         self.append(at, Change::Nothing);
+        // What waited for a leader comes with its first entry, before a membership change that it brings along applies.
+        let name = (!self.processes[at].serves()).then(|| self.processes[at].publication());
+        let entry = name.map(|change| self.append(at, change));
+        let index = self.processes[at].data.log.last();
         self.beat(at);
+        if let (Some(entry), Some(at)) = (entry, self.index(&id)) {
+            let data = &self.processes[at].data;
+            if data.state.index >= index && data.log.get(index).is_some_and(|found| found.id == entry) {
+                self.processes[at].phase = Phase::Running { published: true };
+            }
+        }
     }
 
     fn append(&mut self, at: usize, change: Change) -> u64 {
         self.entries += 1;
         let id = self.entries;
         let data = &mut self.processes[at].data;
-        data.log.append(Entry { term: data.term, id, change });
+        data.append(Entry { term: data.term, id, change });
         id
     }
 
@@ -258,9 +268,9 @@ impl Etcds {
         let leader = if asked.leads.is_some() { Some(via) } else { self.peer(via, asked.leader) };
         let Some(leader) = leader else { return Proposed::Unknown };
         let process = &mut self.processes[leader];
-        let is_member = process.data.state.members.contains_key(&process.data.member);
+        let is_member = process.data.config.contains(process.data.member);
         let Some(leads) = process.leads.as_mut().filter(|_| is_member) else { return Proposed::Unknown };
-        let refused = change.is_membership() && leads.pending > process.data.state.index;
+        let refused = change.is_membership() && leads.pending > process.data.config.index;
         if change.is_membership() && !refused {
             leads.pending = process.data.log.last() + 1;
         }
@@ -290,7 +300,7 @@ impl Etcds {
             if data.commit >= index {
                 return;
             }
-            if data.state.is_voter(peer) && self.send(at, peer) {
+            if data.config.is_voter(peer) && self.send(at, peer) {
                 // The peer's end may have moved the leader.
                 if let Some(at) = self.index(leader) {
                     self.advance_commit(at);
@@ -321,7 +331,7 @@ impl Etcds {
                         && !peer.data.state.removed.contains(&data.member)
                 })
         };
-        (data.state.voters().filter(|&id| answers(id)).count() >= data.state.quorum()).then_some(at)
+        (data.config.voters().filter(|&id| answers(id)).count() >= data.config.quorum()).then_some(at)
     }
 
     /// A process tells the cluster its name, and serves clients from then on.
@@ -332,7 +342,7 @@ impl Etcds {
                 continue;
             }
             let id = process.id.clone();
-            let change = Change::Publish { id: process.member(), name: process.flags.name.clone() };
+            let change = process.publication();
             if let (Proposed::Applied(_), Some(at)) = (self.propose(at, change), self.index(&id)) {
                 self.processes[at].phase = Phase::Running { published: true };
             }
@@ -349,7 +359,7 @@ impl Etcds {
             return false;
         }
         let Some(target) = self.index(&id).and_then(|at| self.peer(at, to)) else { return false };
-        if self.processes[target].data.state.is_voter(to) {
+        if self.processes[target].data.config.is_voter(to) {
             self.campaign(target, true);
         }
         self.processes.iter().any(|process| process.member() == to && process.leads.is_some())

@@ -37,6 +37,8 @@ pub enum Request {
     Remove {
         id: u64,
     },
+    /// An entry that changes nothing.
+    Persist,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +106,7 @@ impl Etcds {
             Request::Promote { id } => self.promote(at, id).map(Response::Members),
             Request::MoveLeader { to } => self.move_leader(at, to).map(|()| Response::Done),
             Request::Remove { id } => self.remove(at, id).map(|()| Response::Done),
+            Request::Persist => self.persist(at).map(|()| Response::Done),
         }
     }
 
@@ -252,6 +255,11 @@ impl Etcds {
         }
         let slow = self.timeout(at, WRITE_LIMIT);
         if self.transfer(at, to) { Ok(()) } else { Err(slow) }
+    }
+
+    fn persist(&mut self, at: usize) -> Result<(), Error> {
+        let slow = self.timeout(at, WRITE_LIMIT);
+        if let Proposed::Applied(_) = self.propose(at, Change::Nothing) { Ok(()) } else { Err(slow) }
     }
 
     fn configure(&mut self, at: usize, change: Change) -> Result<Membership, Error> {

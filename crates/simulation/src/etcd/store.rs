@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::config::Config;
+
 /// Entries that stay in the log after they were applied, for followers that lag a little.
 const CATCH_UP: usize = 64;
 
@@ -115,10 +117,6 @@ impl State {
         self.members.get(&id).is_some_and(|row| row.learner)
     }
 
-    pub fn quorum(&self) -> usize {
-        self.voters().count() / 2 + 1
-    }
-
     fn apply(&mut self, entry: &Entry, max_learners: usize) -> Result<(), Rejected> {
         self.index += 1;
         self.term = entry.term;
@@ -229,6 +227,11 @@ pub(super) struct Data {
     pub commit: u64,
     pub log: Log,
     pub state: State,
+    pub config: Config,
+    /// What a kill leaves of `commit` and `config`.
+    pub written: (u64, Config),
+    /// Indices of membership changes without effect.
+    pub rejected: BTreeSet<u64>,
     /// The list that a joiner was told, before its log had anything to say.
     pub told: BTreeMap<u64, Row>,
 }
@@ -237,28 +240,64 @@ impl Data {
     /// Applies what is committed; returns what became of the membership changes among it, by the entry's id.
     pub fn apply(&mut self, max_learners: usize) -> Vec<(u64, Result<(), Rejected>)> {
         let mut outcomes = Vec::new();
-        while self.state.index < self.commit {
-            let Some(entry) = self.log.get(self.state.index + 1) else { break };
-            let outcome = self.state.apply(entry, max_learners);
-            if entry.change.is_membership() {
-                outcomes.push((entry.id, outcome));
+        while self.config.index < self.commit {
+            let index = self.config.index + 1;
+            let Some(entry) = self.log.get(index) else { break };
+            if self.state.index < index {
+                let outcome = self.state.apply(entry, max_learners);
+                if outcome.is_err() {
+                    self.rejected.insert(index);
+                }
+                if entry.change.is_membership() {
+                    outcomes.push((entry.id, outcome));
+                }
             }
+            self.config.apply(entry, self.rejected.contains(&index));
         }
         self.compact();
         outcomes
     }
 
     fn compact(&mut self) {
-        let spare = self.log.entries.len().saturating_sub((self.log.last() - self.state.index) as usize);
-        if spare < 2 * CATCH_UP {
+        let done = self.written.1.index.min(self.state.index).saturating_sub(self.log.base) as usize;
+        if done < 2 * CATCH_UP {
             return;
         }
-        for _ in CATCH_UP..spare {
+        for _ in CATCH_UP..done {
             if let Some(entry) = self.log.entries.pop_front() {
                 self.log.base += 1;
                 self.log.base_term = entry.term;
             }
         }
+        self.rejected = self.rejected.split_off(&self.log.first());
+    }
+
+    /// The leader's next entry.
+    pub fn append(&mut self, entry: Entry) {
+        self.log.append(entry);
+        self.write();
+    }
+
+    /// A term or a vote is on disk before anybody hears of it.
+    pub fn promise(&mut self, term: u64, vote: u64) {
+        (self.term, self.vote) = (term, vote);
+        self.write();
+    }
+
+    /// Entries, terms and votes are written at once; how much is committed only along with them.
+    fn write(&mut self) {
+        self.written.0 = self.commit;
+        if self.written.1.changed == self.config.changed {
+            self.written.1.index = self.config.index;
+        } else {
+            self.written.1 = self.config.clone();
+        }
+    }
+
+    /// What was not written is forgotten.
+    pub fn crash(&mut self) {
+        self.commit = self.written.0;
+        self.config = self.written.1.clone();
     }
 
     /// Brings a follower's log in line with the leader's, of which the leader thinks that `matched` is there already; what
@@ -284,14 +323,19 @@ impl Data {
         } else if from.log.term(known) != self.log.term(known) {
             return Ok(known);
         }
+        let mut news = false;
         for index in known + 1..=last {
             let Some(entry) = from.log.get(index) else { break };
             if self.log.term(index) != Some(entry.term) {
                 self.log.truncate(index - 1);
                 self.log.append(entry.clone());
+                news = true;
             }
         }
         self.commit = self.commit.max(from.commit);
+        if news {
+            self.write();
+        }
         Ok(last)
     }
 
@@ -307,6 +351,9 @@ impl Data {
         self.log = Log { base: state.index, base_term: state.term, entries: VecDeque::new() };
         self.commit = state.index;
         self.state = state.clone();
+        self.config = Config::of(state.index, state.members.iter().map(|(&id, row)| (id, row.learner)));
+        self.rejected.clear();
+        self.write();
     }
 
     /// Whether this copy can bring the key back: applied, or somewhere in the log.

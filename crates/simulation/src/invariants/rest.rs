@@ -177,19 +177,18 @@ fn expect(cluster: &Value, type_: &str, status: &str, reason: &str) -> Result<()
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
 fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
-    let Some(id) = world.etcd_cluster(&uid_of(cluster)) else {
-        // A seed that never came to form anything, and its volume is spoilt or where nobody can get at it.
-        let unusable = world.disks.values().any(|d| d.unreachable) || world.etcds.any_corrupt();
-        return (unusable && because == reason::BOOTSTRAP_FAILED).then_some(());
-    };
-    let volumes = world.etcds.volumes(id);
+    let lost = world.disks.values().any(|d| d.unreachable);
+    // A seed whose volume was spoilt, or is where nobody can get at it, before anybody knew that it had formed anything.
+    if because == reason::BOOTSTRAP_FAILED {
+        return (lost || world.etcds.any_corrupt()).then_some(());
+    }
+    let id = world.etcd_cluster(&uid_of(cluster))?;
     // So many volumes are gone that no quorum can come back.
-    if !volumes.is_quorum() {
+    if !world.etcds.volumes(id).is_quorum() {
         return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))
             .then_some(());
     }
-    // A member that only its user can give up.
-    let (_, progressing) = condition(cluster, conditions::PROGRESSING)?;
-    let waits = world.temper.lost_member_timeout.is_none() && world.disks.values().any(|d| d.unreachable);
-    (waits && progressing == reason::DEADLINE_EXCEEDED).then_some(())
+    // A member that only its user can give up: the operator was told to wait for ever.
+    let waits = world.temper.lost_member_timeout.is_none() && lost;
+    (waits && condition(cluster, conditions::DEGRADED)?.0 == "True").then_some(())
 }

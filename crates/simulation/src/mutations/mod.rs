@@ -55,7 +55,7 @@ impl Mutation {
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 27] = [
+    static ALL: [Mutation; 28] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum),
         Mutation::new("frozen-status", "T2: no answer from etcd, no new status")
@@ -102,6 +102,8 @@ pub fn all() -> &'static [Mutation] {
             .doing(deeds::seeds_start_new),
         Mutation::new("release-without-quorum", "rule 4: no answer from etcd is taken for a yes")
             .planning(plans::release_without_quorum),
+        Mutation::new("removal-in-memory", "a removal that is nowhere on disk when the volume goes")
+            .planning(plans::removal_in_memory),
         Mutation::new("old-list", "rule 7: the list of an earlier pass will do").with_an_old_list(),
         Mutation::new("optimist", "rule 6: no quorum is said to be one").planning(plans::optimist),
         Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit")

@@ -173,6 +173,10 @@ pub(super) fn release_without_quorum(view: &ClusterView, plan: &mut Plan) {
     }
 }
 
+pub(super) fn removal_in_memory(_: &ClusterView, plan: &mut Plan) {
+    plan.actions.retain(|a| !matches!(a, Action::PersistMembership));
+}
+
 pub(super) fn optimist(_: &ClusterView, plan: &mut Plan) {
     let conditions = plan.cluster_status.iter_mut().flat_map(|s| &mut s.conditions);
     for condition in conditions.filter(|c| c.reason == conditions::reason::QUORUM_LOST) {

@@ -148,6 +148,7 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
         Action::RemoveFromEtcd { id, .. } | Action::RemoveOrphan { id, .. } => {
             speak(view, EtcdCall::Remove(*id))?
         }
+        Action::PersistMembership => speak(view, EtcdCall::Persist)?,
         Action::MoveLeader { from, id, .. } => to(view, from, EtcdCall::MoveLeader(*id))?,
     })
 }

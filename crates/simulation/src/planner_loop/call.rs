@@ -36,6 +36,7 @@ pub enum EtcdCall {
     Promote(u64),
     MoveLeader(u64),
     Remove(u64),
+    Persist,
 }
 
 /// What comes back.
@@ -135,6 +136,7 @@ fn ask_etcd(world: &mut World, at: &Endpoint, call: &EtcdCall) -> Result<Answer,
         EtcdCall::Promote(id) => model::Request::Promote { id: *id },
         EtcdCall::MoveLeader(id) => model::Request::MoveLeader { to: *id },
         EtcdCall::Remove(id) => model::Request::Remove { id: *id },
+        EtcdCall::Persist => model::Request::Persist,
     };
     let now = world.now;
     match world.etcds.call(now, &process.0, request) {

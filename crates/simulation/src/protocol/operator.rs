@@ -300,7 +300,8 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::GuardMember { .. }
         | Action::LabelPod { .. }
         | Action::SettlePod { .. }
-        | Action::MoveLeader { .. } => return None,
+        | Action::MoveLeader { .. }
+        | Action::PersistMembership => return None,
     };
     Some(Decided::Call(op))
 }

@@ -122,4 +122,8 @@ impl Etcd for EtcdClient {
     async fn remove(&self, at: &Endpoint, id: u64) -> Result<(), Error> {
         self.ask(at, Request::Remove { id }, WRITE_LIMIT).await.map(drop)
     }
+
+    async fn persist(&self, at: &Endpoint) -> Result<(), Error> {
+        self.ask(at, Request::Persist, WRITE_LIMIT).await.map(drop)
+    }
 }

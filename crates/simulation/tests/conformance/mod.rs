@@ -21,6 +21,8 @@ const POLL: Duration = Duration::from_millis(50);
 const AHEAD: Millis = 40_000;
 /// Answers that depend on how long somebody has been connected are asked for only when this much makes no difference.
 const SLACK: Millis = 1_500;
+/// A boot that takes longer waits for a peer.
+const SLOW: Millis = 3_000;
 const MAX_LEARNERS: usize = 2;
 /// No member has it.
 const NOBODY: u64 = 4711;
@@ -138,16 +140,41 @@ impl Pair {
         let now = self.tick();
         let mut later = self.model.clone();
         later.start(now, process.clone(), name, flags.clone(), DiskId(name.to_owned()));
+        later.tick(now + SLOW, &mut self.noise);
+        let waits = later.running(&process) && later.identity(&process).is_none();
         later.tick(now + AHEAD, &mut self.noise);
         self.real.start(&flags)?;
         self.running.insert(name.to_owned(), process.clone());
-        if later.serving(&process) {
-            // The model's process starts when the real one serves, so that its connections are never older.
-            self.wait_for_status(name).await?;
+        // The model's connections must not be older than the real ones, nor much younger.
+        let boots = later.running(&process) || later.identity(&process).is_some();
+        if boots && !waits {
+            self.wait_for_boot(name).await?;
         }
         let now = self.tick();
         self.model.start(now, process, name, flags, DiskId(name.to_owned()));
-        self.settle().await
+        self.settle().await?;
+        if waits {
+            // Nobody knows whether they waited equally long. After this it does not matter.
+            self.wait().await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_for_boot(&mut self, name: &str) -> Result<()> {
+        let began = Instant::now();
+        let flags = self.flags.get(name).context("no such member")?.clone();
+        while !real::answers_peers(&flags) {
+            if let Some(words) = self.real.ended(name)? {
+                bail!("the real {name} ended, the model's does not: {}", tail(&words));
+            }
+            ensure!(
+                began.elapsed() < LIMIT,
+                "the real {name} does not come up: {}",
+                tail(&self.real.words(name))
+            );
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
     }
 
     async fn wait_for_status(&mut self, name: &str) -> Result<()> {
@@ -205,7 +232,7 @@ impl Pair {
 
     /// What still differs between the real processes, the model, and the model's future.
     async fn difference(&mut self) -> Result<Option<String>> {
-        let later = self.ahead(AHEAD);
+        let mut later = self.ahead(AHEAD);
         for (name, process) in self.running.clone() {
             if !later.running(&process) {
                 return self.both_end(&name, &process);
@@ -215,7 +242,10 @@ impl Pair {
                 return Ok(Some(format!("{name} serves: really {}", real.is_some())));
             }
             let (Some(real), Some(model)) = (real, self.model_status(&name)) else { continue };
-            if (real.leader == 0) != (model.leader == 0) || real.is_learner != model.is_learner {
+            let end = later.call(0, &name, Request::Status).ok().and_then(Response::status);
+            let leaderless = end.is_some_and(|end| end.leader == 0);
+            let alike = real.is_learner == model.is_learner;
+            if !alike || (real.leader == 0) != leaderless || (model.leader == 0) != leaderless {
                 return Ok(Some(format!("{name}: really {real:?}, in the model {model:?}")));
             }
         }
@@ -300,11 +330,13 @@ impl Pair {
         let flags = self.flags.get(at).context("no such member")?;
         let real = self.real.call(flags, &request(ids.real)).await;
         self.note(&format!("{at}: {:?} about {about:?}: {}", request(0), kind(&real)));
-        ensure!(kind(&real) == kind(&model), "really {real:?}, in the model {model:?}");
+        // A member that takes itself out may be gone before it has answered.
+        let gone = about == Some(at) && kind(&model) == "ok" && kind(&real) == "etcdserver: server stopped";
+        ensure!(gone || kind(&real) == kind(&model), "really {real:?}, in the model {model:?}");
         if let (Ok(Response::Members(real)), Ok(Response::Members(model))) = (&real, &model) {
             self.compare_lists(real, model)?;
         }
-        Ok(real.is_ok())
+        Ok(gone || real.is_ok())
     }
 
     /// Waits while the answer is about to change by itself.
@@ -337,24 +369,35 @@ impl Pair {
         Ok(())
     }
 
-    /// Everything that can be seen of both.
+    /// Everything that can be seen of both. Roles take a moment to be known everywhere.
     async fn compare(&mut self) -> Result<()> {
-        let leader = self.real_leader().await;
-        for name in self.running.keys().cloned().collect::<Vec<_>>() {
-            let (real, model) = (self.status(&name).await, self.model_status(&name));
-            let seen =
-                |status: &Status| (status.is_learner, status.leader == 0, status.leader == status.member_id);
-            let (real, model) = (real.as_ref().map(seen), model.as_ref().map(seen));
-            ensure!(
-                real == model,
-                "{name}: really {real:?}, in the model {model:?} (learner, no leader, leads)"
-            );
-            // Without a leader every list costs a timeout.
-            if real.is_some() && leader.is_some() {
+        let began = Instant::now();
+        while let Some(difference) = self.roles_differ().await {
+            ensure!(began.elapsed() < LIMIT, difference);
+            self.settle().await?;
+        }
+        // Without a leader every list costs a timeout.
+        if self.model_leader().is_some() {
+            for name in self.serving() {
                 self.ask(&name, None, |_| Request::Members).await?;
             }
         }
         Ok(())
+    }
+
+    async fn roles_differ(&mut self) -> Option<String> {
+        let seen =
+            |status: &Status| (status.is_learner, status.leader == 0, status.leader == status.member_id);
+        for name in self.running.keys().cloned().collect::<Vec<_>>() {
+            let (real, model) = (self.status(&name).await, self.model_status(&name));
+            let (real, model) = (real.as_ref().map(seen), model.as_ref().map(seen));
+            if real != model {
+                return Some(format!(
+                    "{name}: really {real:?}, in the model {model:?} (learner, no leader, leads)"
+                ));
+            }
+        }
+        None
     }
 }
 

@@ -1,7 +1,8 @@
 //! Real etcd processes on loopback, each with its own directory and ports. They end with this value, by their own pid.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -128,6 +129,7 @@ impl Real {
             Request::Promote { id } => self.pool.promote(&at, *id).await.map(Response::Members),
             Request::MoveLeader { to } => self.pool.move_leader(&at, *to).await.map(|()| Response::Done),
             Request::Remove { id } => self.pool.remove(&at, *id).await.map(|()| Response::Done),
+            Request::Persist => self.pool.persist(&at).await.map(|()| Response::Done),
         }
     }
 
@@ -192,6 +194,20 @@ async fn kv(flags: &Flags) -> Option<KvClient<Channel>> {
 
 async fn channel(flags: &Flags) -> Option<Channel> {
     Channel::from_shared(flags.client_url.clone()).ok()?.connect().await.ok()
+}
+
+/// Whether a process answers its peers: it has booted, though it may not serve clients yet.
+pub fn answers_peers(flags: &Flags) -> bool {
+    let address = flags.peer_url.trim_start_matches("http://");
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        stream.write_all(format!("GET /version HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+        let mut first = [0; 4];
+        stream.read_exact(&mut first)?;
+        Ok(&first == b"HTTP")
+    };
+    ask().unwrap_or(false)
 }
 
 /// Two ports that nobody listens on.

@@ -55,7 +55,8 @@ impl Pair {
             34..50 => self.promote_one().await,
             50..62 => self.remove_one().await,
             62..70 => self.move_leader().await,
-            70..78 => self.write_and_read().await,
+            70..75 => self.write_and_read().await,
+            75..78 => self.persist().await,
             78..90 => self.stop_one().await,
             90..97 => self.wipe_one().await,
             _ => self.wait().await,
@@ -66,7 +67,7 @@ impl Pair {
         (!from.is_empty()).then(|| from[self.rng.random_range(0..from.len())].clone())
     }
 
-    fn serving(&self) -> Vec<String> {
+    pub(super) fn serving(&self) -> Vec<String> {
         let serves = |name: &&String| self.running.get(*name).is_some_and(|id| self.model.serving(id));
         self.running.keys().filter(serves).cloned().collect()
     }
@@ -125,6 +126,11 @@ impl Pair {
         let about = self.subject();
         self.ask(&at, about.as_deref(), |id| Request::Remove { id }).await?;
         Ok(())
+    }
+
+    async fn persist(&mut self) -> Result<()> {
+        let Some(at) = self.pick(&self.serving()) else { return Ok(()) };
+        self.ask(&at, None, |_| Request::Persist).await.map(drop)
     }
 
     async fn move_leader(&mut self) -> Result<()> {

@@ -18,6 +18,24 @@ impl Pair {
         self.a_seed_without_data_does_not_find_its_cluster_alone().await
     }
 
+    /// Of two voters the second is taken out, and the first killed: it serves again only if the change is written down.
+    pub async fn last_voter(&mut self, persist: bool) -> Result<()> {
+        self.form("a").await?;
+        ensure!(self.add("a", "b").await?);
+        self.start("b", ClusterState::Existing, &self.listed()).await?;
+        ensure!(self.ask("a", Some("b"), |id| Request::Promote { id }).await?);
+        self.wait().await?;
+        ensure!(self.ask("a", Some("b"), |id| Request::Remove { id }).await?);
+        if persist {
+            ensure!(self.ask("a", None, |_| Request::Persist).await?);
+        }
+        self.stop("a").await?;
+        self.start("a", ClusterState::Existing, &["a".to_owned()]).await?;
+        self.wait().await?;
+        ensure!(self.serving().contains(&"a".to_owned()) == persist, "a serves");
+        self.compare().await
+    }
+
     async fn add(&mut self, at: &str, name: &str) -> Result<bool> {
         let peer_url = self.member(name)?.peer_url;
         self.ask(at, None, |_| Request::AddLearner { peer_url: peer_url.clone() }).await

@@ -196,3 +196,46 @@ fn an_acknowledged_write_survives_any_minority() {
         assert!(world.etcds.lost_writes().is_empty());
     }
 }
+
+/// How much is committed is written with the next entry, term or vote. A leader that was alone and is killed right after a
+/// change comes back with the configuration of before, and elects itself.
+#[test]
+fn a_killed_leader_that_was_alone_leads_once_more() {
+    let mut world = World::of(&["a"]);
+    world.ask("a", Request::AddVoter { peer_url: url("b") }).unwrap();
+    world.kill("a");
+    let a = world.start("a", ClusterState::Existing, &["a"]);
+    world.pass(2 * SETTLED);
+    assert!(world.etcds.serving(&a), "it has published itself");
+    assert_eq!(world.leader(), None, "and then applied that there are two voters");
+}
+
+/// The other direction has no way back: the vote that it waits for is gone.
+#[test]
+fn a_last_voter_that_is_killed_waits_for_the_one_that_was_taken_out_unless_that_is_written_down() {
+    for persisted in [false, true] {
+        let mut world = World::of(&["a", "b"]);
+        world.pass(CONNECTED);
+        let (leader, other) = if world.leader().as_deref() == Some("a") { ("a", "b") } else { ("b", "a") };
+        let id = world.id(other);
+        world.ask(leader, Request::Remove { id }).unwrap();
+        if persisted {
+            world.ask(leader, Request::Persist).unwrap();
+        }
+        world.kill(leader);
+        let process = world.start(leader, ClusterState::Existing, &[leader]);
+        world.pass(2 * SETTLED);
+        assert_eq!(world.etcds.serving(&process), persisted);
+    }
+}
+
+#[test]
+fn a_leader_that_ends_properly_writes_everything_down() {
+    let mut world = World::of(&["a"]);
+    world.ask("a", Request::AddVoter { peer_url: url("b") }).unwrap();
+    let a = world.process("a");
+    world.etcds.terminate(world.now, &a);
+    let a = world.start("a", ClusterState::Existing, &["a"]);
+    world.pass(2 * SETTLED);
+    assert!(!world.etcds.serving(&a));
+}
