@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use api::{EtcdCluster, EtcdMember, labels};
-use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod, PodSpec, PodStatus, Service};
+use k8s_openapi::api::core::v1::{
+    Container, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec, PodStatus, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt};
 
@@ -123,7 +125,11 @@ impl Cached for PersistentVolumeClaim {
     }
 
     fn prune(&mut self) {
-        (self.spec, self.status) = (None, None);
+        self.spec = self.spec.take().map(|spec| PersistentVolumeClaimSpec {
+            volume_name: spec.volume_name,
+            ..PersistentVolumeClaimSpec::default()
+        });
+        self.status = None;
     }
 }
 

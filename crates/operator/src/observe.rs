@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use etcd::{Endpoint, Etcd, Membership, Status};
 use futures::future::join_all;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use planner::{ClusterView, EtcdView, MemberView, Seen, Settings};
 
@@ -26,8 +25,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// `confirmed_at`: when a quorum last confirmed itself in an earlier pass.
-    pub async fn observe(&self, key: &Key, entry: &Entry, confirmed_at: Option<Timestamp>) -> ClusterView {
+    pub async fn observe(&self, key: &Key, entry: &Entry) -> ClusterView {
         let mut view = ClusterView {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
@@ -36,7 +34,7 @@ impl Observer {
             headless_service: service(entry, &api::names::headless_service(&key.name)),
             client_service: service(entry, &api::names::client_service(&key.name)),
             budget: entry.budgets.get(&api::names::budget(&key.name)).map(|s| (*s.object).clone()),
-            etcd: EtcdView { confirmed_at, ..EtcdView::default() },
+            etcd: EtcdView::default(),
             settings: self.settings.clone(),
             entropy: self.ambient.entropy(),
         };
@@ -59,7 +57,6 @@ impl Observer {
         match self.ask_for_members(view).await {
             Ok(Some(seen)) => {
                 view.etcd.membership = Some(seen);
-                view.etcd.confirmed_at = Some(self.ambient.now());
             }
             Ok(None) => view.etcd.failure = first_failure(view),
             Err(error) => view.etcd.failure = Some(error),
@@ -243,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn h12_members_whose_pod_is_ending_are_not_asked() {
         let mut ending = member("a");
-        let at = conditions::wire_time(Timestamp::UNIX_EPOCH);
+        let at = conditions::wire_time(jiff::Timestamp::UNIX_EPOCH);
         ending.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at);
         let both = vec![(ending, answer(1, 1, false)), (member("b"), answer(2, 1, false))];
         assert_eq!(asked(both).await, ["b"]);

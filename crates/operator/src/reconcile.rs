@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use planner::Next;
 use tokio::time::Instant;
 use tracing::info;
@@ -40,7 +39,8 @@ pub struct Memory {
     failures: u32,
     /// Since when the cluster has been waiting for what no event announces.
     polling_since: Option<Instant>,
-    confirmed_at: Option<Timestamp>,
+    /// When a quorum last confirmed itself.
+    confirmed: Option<Instant>,
     waiting_for: Option<String>,
     complaint: Option<String>,
 }
@@ -64,8 +64,11 @@ impl Reconciler {
             return Some(AT_REST);
         }
 
-        let view = self.observer.observe(key, &entry, memory.confirmed_at).await;
-        memory.confirmed_at = view.etcd.confirmed_at;
+        let mut view = self.observer.observe(key, &entry).await;
+        if view.etcd.membership.is_some() {
+            memory.confirmed = Some(Instant::now());
+        }
+        view.etcd.confirmed_ago = memory.confirmed.and_then(|at| at.elapsed().try_into().ok());
         let plan = planner::plan(&view, self.observer.ambient.now());
         if plan.waiting_for != memory.waiting_for {
             if let Some(what) = &plan.waiting_for {

@@ -2,7 +2,7 @@
 //! own objects; whether it may go is decided by `disruption`, from live evidence (T1). The seed and both media are
 //! treated alike (H30).
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod};
 
 use crate::disruption::{Verdict, may_remove};
 use crate::view::{MemberView, Scene};
@@ -107,7 +107,13 @@ fn lost_node(scene: &Scene<'_>, member: &MemberView, pod: &Pod) -> Option<String
         c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
     })?;
     let since = unschedulable.last_transition_time.as_ref()?.0;
-    (member.has_joined() && waited(since)).then(|| "has a Pod that no node can run".to_owned())
+    // Where nothing ties the Pod to a node, another member would wait just as long.
+    let tied = member.has_joined() || member.volume.as_ref().is_some_and(is_bound);
+    (tied && waited(since)).then(|| "has a Pod that no node can run".to_owned())
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())
 }
 
 #[cfg(test)]
@@ -313,6 +319,14 @@ mod tests {
             last_transition_time: Some(api::conditions::wire_time(since)),
             ..PodCondition::default()
         }]);
+        assert!(replaced(&world).is_some());
+
+        // One that has not joined goes only if its volume ties it to a node.
+        let joiner = world.member(1);
+        joiner.member.status.as_mut().unwrap().member_id = None;
+        assert_eq!(replaced(&world), None);
+        let claim = world.member(1).volume.as_mut().unwrap();
+        claim.spec.as_mut().unwrap().volume_name = Some("pv".into());
         assert!(replaced(&world).is_some());
     }
 

@@ -30,13 +30,15 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     }
 }
 
-/// T22: who is not in etcd yet goes first, then learners, then voters that are not ready, then the rest.
+/// T22: who is not in etcd yet goes first, then learners, then voters that are silent, then those that are not ready,
+/// then the rest.
 fn usefulness(list: &Membership, member: &Assessed<'_>) -> u8 {
     match member.row_in(list) {
         None => 0,
         Some(row) if row.is_learner => 1,
-        Some(_) if !member.is_ready() => 2,
-        Some(_) => 3,
+        Some(_) if !member.is_ready() && member.serving().is_none() => 2,
+        Some(_) if !member.is_ready() => 3,
+        Some(_) => 4,
     }
 }
 
@@ -87,6 +89,16 @@ mod tests {
     fn t22_an_unready_voter_goes_before_the_newest() {
         let mut world = world(4, 3);
         unready(world.member(1).pod.as_mut().unwrap());
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
+    }
+
+    #[test]
+    fn t22_a_silent_voter_goes_before_one_whose_pod_is_not_ready() {
+        let mut world = world(5, 3);
+        for index in [1, 2] {
+            unready(world.member(index).pod.as_mut().unwrap());
+        }
+        world.member(1).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
         assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
     }
 

@@ -46,8 +46,8 @@ pub struct EtcdView {
     pub membership: Option<Seen<Membership>>,
     /// Why there is no list, if somebody was asked.
     pub failure: Option<etcd::Error>,
-    /// When a quorum last confirmed itself, in this pass or an earlier one.
-    pub confirmed_at: Option<Timestamp>,
+    /// How long ago a quorum last confirmed itself; nothing in this pass. Not a moment, because clocks are set.
+    pub confirmed_ago: Option<SignedDuration>,
 }
 
 /// A fact and the member that stated it.

@@ -15,6 +15,10 @@ pub fn all() -> Vec<Scenario> {
         leaving_held_up_by_a_broken_one(),
         leaving_held_up_by_an_orphan(),
         memory_gone_before_formation(),
+        removal_in_memory(),
+        healthy_one_left(),
+        clock_set_back(),
+        joiner_tied_to_a_lost_node(),
     ]
 }
 
@@ -178,5 +182,136 @@ fn memory_gone_before_formation() -> Scenario {
         },
         vec![in_memory("c", 5, 827), in_memory("d", 3, 1229)],
         vec![(9130, Incident::DeletePod { pick: 15, force: false })],
+    )
+}
+
+fn removal_in_memory() -> Scenario {
+    day(
+        (
+            "regression-removal-in-memory",
+            "rule 8: killed after the last other voter was out, it waited for that one's vote for ever",
+        ),
+        (1_000_106, 337_000),
+        Temper {
+            nodes: 5,
+            local_volumes: true,
+            slowest_start: 3000,
+            slowest_bind: 1000,
+            slowest_watch: 50,
+            node_patience: 100_000,
+            lost_member_timeout: None,
+            reuses_addresses: true,
+            write_period: 400,
+        },
+        vec![wish("c", 5, "3.6.16", 395)],
+        vec![
+            (94_249, Incident::Scale { cluster: 0, replicas: 0 }),
+            (320_357, Incident::Scale { cluster: 0, replicas: 2 }),
+        ],
+    )
+}
+
+fn healthy_one_left() -> Scenario {
+    day(
+        (
+            "regression-healthy-one-left",
+            "rule 1: of two that were not ready the one left that served, and not the silent one (T22)",
+        ),
+        (1_003_508, 151_000),
+        Temper {
+            nodes: 4,
+            local_volumes: false,
+            slowest_start: 8000,
+            slowest_bind: 200,
+            slowest_watch: 2000,
+            node_patience: 100_000,
+            lost_member_timeout: None,
+            reuses_addresses: false,
+            write_period: 150,
+        },
+        vec![wish("c", 5, "3.6.16", 849)],
+        vec![
+            (100_674, Incident::KillContainer { pick: 32 }),
+            (101_071, Incident::CorruptDisk { pick: 25 }),
+            (101_073, Incident::Call { skip: 3, fate: Fate::DieBefore }),
+            (101_189, Incident::DeletePod { pick: 15, force: true }),
+            (101_365, Incident::Scale { cluster: 0, replicas: 0 }),
+            (101_567, Incident::NodeDies { node: 2 }),
+            (109_123, Incident::Call { skip: 9, fate: Fate::Slow(7795) }),
+            (117_374, Incident::NodeCut { node: 0 }),
+        ],
+    )
+}
+
+fn clock_set_back() -> Scenario {
+    day(
+        (
+            "regression-clock-set-back",
+            "rule 6: a clock that was set back made an old confirmation look like a new one",
+        ),
+        (1_003_661, 297_000),
+        Temper {
+            nodes: 3,
+            local_volumes: false,
+            slowest_start: 1500,
+            slowest_bind: 10_000,
+            slowest_watch: 10,
+            node_patience: 100_000,
+            lost_member_timeout: None,
+            reuses_addresses: false,
+            write_period: 400,
+        },
+        vec![wish("c", 2, "3.6.16", 833), wish("d", 1, "3.6.16", 1062)],
+        vec![
+            (63_175, Incident::WipeDisk { pick: 22 }),
+            (75_216, Incident::Scale { cluster: 1, replicas: 2 }),
+            (75_313, Incident::WatchLag { kind: 4, by: 7728, lasts: 31_369 }),
+            (233_768, Incident::Edit { cluster: 0, what: Edit::Version }),
+            (237_364, Incident::NodeDies { node: 2 }),
+            (247_972, Incident::Scale { cluster: 0, replicas: 3 }),
+            (259_029, Incident::NodeCut { node: 0 }),
+            (268_906, Incident::ClockJump { by: -16_244 }),
+        ],
+    )
+}
+
+fn joiner_tied_to_a_lost_node() -> Scenario {
+    day(
+        (
+            "regression-joiner-tied",
+            "rule 8: a joiner whose volume was on a lost node was waited for for ever",
+        ),
+        (1_003_936, 140_000),
+        Temper {
+            nodes: 3,
+            local_volumes: true,
+            slowest_start: 25_000,
+            slowest_bind: 200,
+            slowest_watch: 2000,
+            node_patience: 300_000,
+            lost_member_timeout: Some(60_000),
+            reuses_addresses: false,
+            write_period: 1000,
+        },
+        vec![wish("c", 0, "3.6.16", 40)],
+        vec![
+            (16_475, Incident::NodeDies { node: 1 }),
+            (17_824, Incident::Scale { cluster: 1, replicas: 4 }),
+            (19_821, Incident::ClockJump { by: 24_267 }),
+            (22_783, Incident::NodeCut { node: 0 }),
+            (25_400, Incident::Call { skip: 10, fate: Fate::Late(3035) }),
+            (27_804, Incident::Call { skip: 2, fate: Fate::Late(10_443) }),
+            (58_327, Incident::NodeHeals { node: 0 }),
+            (68_783, Incident::NodeCut { node: 1 }),
+            (68_819, Incident::DeleteMember { pick: 50 }),
+            (68_832, Incident::NodeCut { node: 1 }),
+            (68_866, Incident::NodeDies { node: 2 }),
+            (68_894, Incident::Call { skip: 5, fate: Fate::Late(10_209) }),
+            (70_982, Incident::NodeHeals { node: 1 }),
+            (72_599, Incident::Call { skip: 11, fate: Fate::Slow(5364) }),
+            (102_943, Incident::NodeReturns { node: 2 }),
+            (104_170, Incident::NodeReturns { node: 1 }),
+            (114_411, Incident::NodeLost { node: 2 }),
+        ],
     )
 }

@@ -159,6 +159,25 @@ impl Etcds {
         process.booted().then_some((process.data.cluster, process.data.member))
     }
 
+    /// Who serves now, as cluster and member.
+    pub fn serving_members(&self) -> impl Iterator<Item = (u64, u64)> {
+        let serving = self.processes.iter().filter(|process| process.serves());
+        serving.map(|process| (process.data.cluster, process.data.member))
+    }
+
+    /// Whether every host reaches every other.
+    pub fn network_is_whole(&self) -> bool {
+        self.network.is_whole()
+    }
+
+    /// Whether a voter was killed before it had written down the last change, and waits for somebody who is out.
+    pub fn forgets(&self, cluster: u64) -> bool {
+        let newest = self.voters(cluster);
+        let members = self.processes.iter().filter(|process| process.data.cluster == cluster);
+        let mut voters = members.filter(|process| newest.contains(&process.data.member));
+        voters.any(|process| process.data.config.voters().any(|id| !newest.contains(&id)))
+    }
+
     /// The voters of the newest configuration that was committed.
     pub fn voters(&self, cluster: u64) -> Vec<u64> {
         self.audit

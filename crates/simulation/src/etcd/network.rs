@@ -38,8 +38,12 @@ impl Network {
         self.isolated.remove(host);
     }
 
+    pub fn is_whole(&self) -> bool {
+        self.cuts.is_empty() && self.isolated.is_empty()
+    }
+
     pub fn dials(&self, from: &str, to: &str) -> bool {
-        if from == to || (self.cuts.is_empty() && self.isolated.is_empty()) {
+        if from == to || self.is_whole() {
             return true;
         }
         !self.isolated.contains(from)

@@ -138,8 +138,7 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
     drop(object);
     // Taking out one that is down already disrupts nothing.
     let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id).unwrap_or_default();
-    let serves = fact.id.and_then(|id| world.ledger.served_at.get(&(cluster, id)));
-    let disrupts = serves.is_some_and(|at| at + SECOND > world.now);
+    let disrupts = fact.id.is_some_and(|id| serves(&world.etcds, cluster, id));
     if !deleting || fact.user_deleted || !disrupts {
         return None;
     }
@@ -154,6 +153,10 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
         .collect();
     (leaving.len() > 1)
         .then(|| Violation::new(2, format!("{} leave at the same time", leaving.join(" and "))))
+}
+
+fn serves(etcds: &crate::etcd::Etcds, cluster: u64, id: u64) -> bool {
+    etcds.serving_members().any(|member| member == (cluster, id))
 }
 
 /// Rule 6: who says Available has seen a quorum.

@@ -21,6 +21,8 @@ pub use rest::Rest;
 
 /// Acknowledged writes and histories are audited this often; a loss does not heal.
 const AUDIT: Millis = 2 * SECOND;
+/// A healthy operator has told the Pod of a seed within that time that its cluster has formed, also if a call gets lost.
+const TOLD_WITHIN: Millis = 15 * SECOND;
 /// A healthy operator shows within that time that a quorum is gone.
 const SHOWN_WITHIN: Millis = 150 * SECOND;
 
@@ -131,7 +133,10 @@ fn forget_the_deleted(world: &mut World) {
 fn begun_anew(world: &World) -> Option<Violation> {
     for (uid, cluster) in world.living_clusters() {
         let known = world.ledger.clusters.get(&uid).and_then(|c| c.id_since);
-        let is_known = |f: &&crate::etcd::Formation| known.is_some_and(|since| f.at >= since);
+        // Its Pod is told within that time that it must not form anything any more; until then a restart may.
+        let told =
+            known.zip(world.ledger.undisturbed_since).map(|(known, since)| known.max(since) + TOLD_WITHIN);
+        let is_known = |f: &&crate::etcd::Formation| told.is_some_and(|told| f.at >= told);
         let again = world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged);
         if let Some(again) = again.into_iter().find(is_known) {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);

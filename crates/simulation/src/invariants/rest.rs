@@ -174,6 +174,10 @@ fn expect(cluster: &Value, type_: &str, status: &str, reason: &str) -> Result<()
     Err(format!("{} is {type_}={found:?}, not {status}/{reason}", name_of(cluster)))
 }
 
+fn owner(object: &Value) -> &str {
+    object["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default()
+}
+
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
 fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
@@ -187,6 +191,13 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     if !world.etcds.volumes(id).is_quorum() {
         return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))
             .then_some(());
+    }
+    // The last voter was killed in the moment between the removal of the last but one and the entry after it. The other's
+    // volume is still there, and a guided recovery can begin from it.
+    let leaving =
+        |m: &Arc<Value>| m["metadata"]["deletionTimestamp"].is_string() && uid_of(cluster) == owner(m);
+    if because == reason::QUORUM_LOST && world.etcds.forgets(id) {
+        return world.objects(ETCD_MEMBER).iter().any(leaving).then_some(());
     }
     // A member that only its user can give up: the operator was told to wait for ever.
     let waits = world.temper.lost_member_timeout.is_none() && lost;

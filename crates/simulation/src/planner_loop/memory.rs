@@ -14,7 +14,7 @@ const AT_REST: f64 = 30_000.0;
 pub struct Memory {
     failures: u32,
     polling_since: Option<Millis>,
-    pub confirmed_at: Option<jiff::Timestamp>,
+    pub quorum_at: Option<Millis>,
 }
 
 /// What became of a plan's actions.

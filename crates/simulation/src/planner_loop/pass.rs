@@ -36,6 +36,8 @@ pub struct Pass {
     voters: Vec<String>,
     hasty: bool,
     failure: Option<etcd::Error>,
+    /// When a quorum confirmed itself.
+    pub quorum_at: Option<Millis>,
     /// The linearizable list was read in this very pass.
     pub list_read: bool,
     /// The live look before the action at hand has been taken.
@@ -47,7 +49,7 @@ impl Pass {
         now: Millis,
         key: &Key,
         entry: &Entry,
-        confirmed_at: Option<jiff::Timestamp>,
+        quorum_at: Option<Millis>,
         settings: Settings,
         entropy: u64,
     ) -> Self {
@@ -60,7 +62,7 @@ impl Pass {
             headless_service: service(names::headless_service(&key.name)),
             client_service: service(names::client_service(&key.name)),
             budget: entry.budgets.get(&names::budget(&key.name)).map(|s| (*s.object).clone()),
-            etcd: EtcdView { confirmed_at, ..EtcdView::default() },
+            etcd: EtcdView::default(),
             settings,
             entropy,
         };
@@ -74,6 +76,7 @@ impl Pass {
             voters: vec![],
             hasty: false,
             failure: None,
+            quorum_at,
             list_read: false,
             confirmed: false,
         }
@@ -116,16 +119,12 @@ impl Pass {
     }
 
     /// Takes the answer in. True when no further question is needed.
-    pub fn hear_members(
-        &mut self,
-        index: usize,
-        answer: Result<Answer, Failure>,
-        clock: jiff::Timestamp,
-    ) -> bool {
+    pub fn hear_members(&mut self, index: usize, answer: Result<Answer, Failure>, now: Millis) -> bool {
         match answer {
             Ok(Answer::Members(fact)) => {
                 self.list_read = true;
-                self.take_list(index, fact, clock);
+                self.quorum_at = Some(now);
+                self.take_list(index, fact);
                 true
             }
             Err(Failure::Etcd(error)) => {
@@ -136,9 +135,8 @@ impl Pass {
         }
     }
 
-    fn take_list(&mut self, index: usize, fact: Membership, clock: jiff::Timestamp) {
+    fn take_list(&mut self, index: usize, fact: Membership) {
         self.view.etcd.membership = Some(Seen { fact, from: self.voters[index].clone() });
-        self.view.etcd.confirmed_at = Some(clock);
     }
 
     /// Nobody gave a list: why.

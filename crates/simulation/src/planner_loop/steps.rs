@@ -54,7 +54,7 @@ impl Simulation {
                 now + delay
             }
             Next::Over => {
-                worker.memory.confirmed_at = pass.view.etcd.confirmed_at;
+                worker.memory.quorum_at = pass.quorum_at;
                 let (next, stop) = (pass.plan.next, pass.stop.as_ref());
                 let span = (pass.began, now);
                 let again = worker.memory.come_back(next, pass.outcome, stop, span, &mut self.world.rng);
@@ -73,9 +73,9 @@ impl Simulation {
             operator.workers.remove(key);
             return None;
         }
-        let confirmed = operator.workers.get(key).and_then(|w| w.memory.confirmed_at);
+        let quorum_at = operator.workers.get(key).and_then(|w| w.memory.quorum_at);
         let entropy = self.world.rng.random();
-        Some(Pass::begin(self.world.now, key, &entry, confirmed, settings, entropy))
+        Some(Pass::begin(self.world.now, key, &entry, quorum_at, settings, entropy))
     }
 
     fn go_on(&mut self, id: usize, pass: &mut Pass) -> Next {
@@ -107,7 +107,6 @@ impl Simulation {
     }
 
     fn ask_members(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
-        let clock = self.clock(id);
         let Some(call) = pass.ask_members(index) else {
             pass.no_list();
             return self.decide(id, pass);
@@ -115,7 +114,7 @@ impl Simulation {
         match self.call(id, &call, None, 0) {
             Called::Died => Next::Dead,
             Called::Answered(answer, took) => {
-                if pass.hear_members(index, answer, clock) {
+                if pass.hear_members(index, answer, self.world.now) {
                     return self.decide(id, pass);
                 }
                 pass.phase = Phase::AskMembers(index + 1);
@@ -126,6 +125,10 @@ impl Simulation {
 
     fn decide(&mut self, id: usize, pass: &mut Pass) -> Next {
         let clock = self.clock(id);
+        let ago = |at: Millis| {
+            jiff::SignedDuration::from_millis(i64::try_from(self.world.now - at).unwrap_or(i64::MAX))
+        };
+        pass.view.etcd.confirmed_ago = pass.quorum_at.map(ago);
         if self.mutation.keeps_list {
             self.remember_list(pass);
         }

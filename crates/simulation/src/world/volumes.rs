@@ -44,6 +44,11 @@ impl World {
         let Some(disk) = self.disks.get_mut(&DiskId(uid.to_owned())) else { return };
         disk.bound_at = Some(now);
         let name = disk.claim.clone();
+        self.patch_object(
+            CLAIM,
+            &name,
+            &json!({ "metadata": { "uid": uid }, "spec": { "volumeName": uid } }),
+        );
         let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Bound" } });
         self.patch_status(CLAIM, &name, &patch);
     }
