@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cache::{Cache, Cached, Key};
+use crate::leader::Mandate;
 use crate::observe::endpoint;
 
 /// An API server that needs longer is not going to answer.
@@ -40,6 +41,9 @@ pub enum Error {
 
     #[error("{0}")]
     Refused(String),
+
+    #[error("the lease has run out, another replica may be leading")]
+    Deposed,
 }
 
 /// Writes.
@@ -47,10 +51,14 @@ pub struct Actor {
     pub client: Client,
     pub cache: Arc<Cache>,
     pub etcd: Arc<dyn Etcd>,
+    pub mandate: Mandate,
 }
 
 impl Actor {
     pub async fn carry_out(&self, view: &ClusterView, action: &Action) -> Result<(), Error> {
+        if !self.mandate.holds() {
+            return Err(Error::Deposed);
+        }
         match action {
             Action::CreateService(service) => {
                 self.confirm_life(view).await?;

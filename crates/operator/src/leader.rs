@@ -1,6 +1,7 @@
 //! Leader election on a Lease. The decision is a pure function of the lease, of when *this* process first saw it in its
 //! present form, and of this process's own clock: clocks of other machines are never trusted.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -46,18 +47,34 @@ pub fn evaluate(lease: Option<&LeaseSpec>, me: &str, since: Duration) -> Step {
     }
 }
 
+/// Until when this process may act: as long as nobody else can have the lease. A process that stood still for longer, and
+/// wakes up in the middle of a plan, must not go on with it. Without leader election nothing ends it.
+#[derive(Clone, Debug, Default)]
+pub struct Mandate(Arc<Mutex<Option<Instant>>>);
+
+impl Mandate {
+    pub fn holds(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|until| Instant::now() < until)
+    }
+
+    fn extend(&self, until: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+}
+
 /// This process as a candidate.
 pub struct Candidate {
     api: Api<Lease>,
     me: String,
+    mandate: Mandate,
     seen: Option<(LeaseSpec, Instant)>,
 }
 
 impl Candidate {
-    pub fn new(client: Client, namespace: &str) -> Self {
+    pub fn new(client: Client, namespace: &str, mandate: Mandate) -> Self {
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "etcd-operator".to_owned());
         let me = format!("{host}_{:016x}", rand::random::<u64>());
-        Self { api: Api::namespaced(client, namespace), me, seen: None }
+        Self { api: Api::namespaced(client, namespace), me, mandate, seen: None }
     }
 
     /// Returns once this process leads.
@@ -114,6 +131,7 @@ impl Candidate {
 
     /// Looks at the lease and renews or takes it. Whether it is ours now.
     async fn step(&mut self) -> anyhow::Result<bool> {
+        let asked = Instant::now();
         let live = self.api.get_opt(LEASE).await.with_context(|| format!("reading lease {LEASE}"))?;
         let spec = live.as_ref().and_then(|l| l.spec.clone());
         let since = self.note(spec.as_ref());
@@ -126,7 +144,10 @@ impl Candidate {
             Some(live) => self.api.replace(LEASE, &PostParams::default(), &self.lease(Some(live))).await,
         };
         match written {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                self.mandate.extend(asked + RENEW_DEADLINE);
+                Ok(true)
+            }
             // Somebody else was faster.
             Err(error) if is_reason(&error, "Conflict") || is_reason(&error, "AlreadyExists") => Ok(false),
             Err(error) => Err(error).with_context(|| format!("writing lease {LEASE}")),
@@ -190,6 +211,16 @@ mod tests {
     #[test]
     fn our_own_lease_is_renewed() {
         assert_eq!(evaluate(Some(&held_by("me")), "me", Duration::from_secs(99)), Step::Renew);
+    }
+
+    #[test]
+    fn a_mandate_ends_by_itself() {
+        let mandate = Mandate::default();
+        assert!(mandate.holds(), "without leader election");
+        mandate.extend(Instant::now() + RENEW_DEADLINE);
+        assert!(mandate.holds());
+        mandate.extend(Instant::now());
+        assert!(!mandate.holds());
     }
 
     #[test]

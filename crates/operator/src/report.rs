@@ -88,7 +88,7 @@ impl Reporter {
     pub fn failed(&self, key: &Key, view: &ClusterView, error: &Error) {
         match error {
             // Ordinary: somebody else wrote, or etcd is not ready for it yet. The next pass decides anew.
-            Error::Stale(_) => tracing::debug!(cluster = %key, "{error}"),
+            Error::Stale(_) | Error::Deposed => tracing::debug!(cluster = %key, "{error}"),
             Error::Etcd { source: etcd::Error::LearnerNotReady | etcd::Error::Unhealthy, .. } => {
                 info!(cluster = %key, "learner not yet promotable or addable; will retry: {error}");
             }

@@ -19,7 +19,7 @@ use crate::ambient::Real;
 use crate::args::Args;
 use crate::cache::{Cache, Key};
 use crate::http;
-use crate::leader::Candidate;
+use crate::leader::{Candidate, Mandate};
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::queue::Queue;
@@ -63,7 +63,9 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     let mut servers = serve_http(&args, &waiting, &metrics, &cache, &queue).await?;
 
     let mut stop = std::pin::pin!(stop_signal()?);
-    let mut candidate = args.leader_elect.then(|| Candidate::new(client.clone(), &namespace));
+    let mandate = Mandate::default();
+    let mut candidate =
+        args.leader_elect.then(|| Candidate::new(client.clone(), &namespace, mandate.clone()));
     if let Some(candidate) = &mut candidate {
         tokio::select! {
             () = candidate.win() => {}
@@ -72,7 +74,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     }
     metrics.leader.set(1);
 
-    let reconciler = Arc::new(reconciler(&client, cache, metrics, &args));
+    let reconciler = Arc::new(reconciler(&client, cache, metrics, mandate, &args));
     let mut workers = JoinSet::new();
     let (stopping, stopped) = watch::channel(false);
     wait_for_caches(&waiting).await;
@@ -109,7 +111,13 @@ async fn work(reconciler: Arc<Reconciler>, queue: Arc<Queue<Key>>, mut stopped: 
     }
 }
 
-fn reconciler(client: &Client, cache: Arc<Cache>, metrics: Arc<Metrics>, args: &Args) -> Reconciler {
+fn reconciler(
+    client: &Client,
+    cache: Arc<Cache>,
+    metrics: Arc<Metrics>,
+    mandate: Mandate,
+    args: &Args,
+) -> Reconciler {
     let etcd: Arc<dyn etcd::Etcd> = Arc::new(etcd::Pool::default());
     let instance = std::env::var("HOSTNAME").ok();
     let recorder =
@@ -121,7 +129,7 @@ fn reconciler(client: &Client, cache: Arc<Cache>, metrics: Arc<Metrics>, args: &
             settings: args.settings(),
             ambient: Arc::new(Real),
         },
-        actor: Actor { client: client.clone(), cache: cache.clone(), etcd },
+        actor: Actor { client: client.clone(), cache: cache.clone(), etcd, mandate },
         reporter: Reporter { client: client.clone(), cache: cache.clone(), recorder },
         cache,
         metrics,

@@ -11,23 +11,27 @@ use crate::{Action, Leaving, Plan};
 /// Restarts after which a container is not believed to recover.
 const RESTARTS: i32 = 5;
 
-/// Replaces one broken member, if the others can do without it. True when there is one to deal with.
+/// Replaces one broken member, if the others can do without it. False when there is nothing to do about it now: the next
+/// member to join may be what the others wait for.
 pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &mut Plan) -> bool {
     let Some((member, why)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) else {
         return false;
     };
     let row = member.row_in(list);
     match row.map_or(Verdict::Safe, |row| may_remove(scene, list, row.id)) {
-        Verdict::Safe => plan.act(Action::DeleteMember {
-            name: member.name().to_owned(),
-            uid: member.uid().to_owned(),
-            because: Leaving::Broken(why),
-        }),
+        Verdict::Safe => {
+            plan.act(Action::DeleteMember {
+                name: member.name().to_owned(),
+                uid: member.uid().to_owned(),
+                because: Leaving::Broken(why),
+            });
+            true
+        }
         Verdict::Wait(unsafe_because) => {
             plan.complain(format!("member {} {why}, but is kept: {unsafe_because}", member.name()));
+            false
         }
     }
-    true
 }
 
 /// What is wrong with a member that will not recover; `None` for one that may.

@@ -51,7 +51,8 @@ fn least_missed(world: &World, pass: &PassFacts<'_>, victim: &str) -> Option<Vio
     let silent = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting()).find(|m| {
         let ready =
             m.member.status.as_ref().is_some_and(|s| api::conditions::is_true(&s.conditions, "Ready"));
-        !ready && row(m.name()).is_some_and(|r| served(r.id) + SILENT < pass.began)
+        let silent = |id| served(id) + SILENT < pass.began && !serves(&world.etcds, list.cluster_id, id);
+        !ready && row(m.name()).is_some_and(|r| silent(r.id))
     })?;
     Some(Violation::new(
         1,

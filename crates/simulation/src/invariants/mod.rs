@@ -131,6 +131,9 @@ fn forget_the_deleted(world: &mut World) {
 
 /// Rule 3: a second formation after the first was known, or a voter that came back without its memory.
 fn begun_anew(world: &World) -> Option<Violation> {
+    if let Some(heir) = heritage(world) {
+        return Some(heir);
+    }
     for (uid, cluster) in world.living_clusters() {
         let known = world.ledger.clusters.get(&uid).and_then(|c| c.id_since);
         // Its Pod is told within that time that it must not form anything any more; until then a restart may.
@@ -151,8 +154,24 @@ fn begun_anew(world: &World) -> Option<Violation> {
                 format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
             return Some(Violation::new(3, what));
         }
-        if world.etcds.splits().any(|s| s.cluster == cluster) && world.etcds.disaster(cluster).is_none() {
+        let denied = world.ledger.clusters.get(&uid).is_some_and(|c| world.ledger.denied.contains(&c.name));
+        let excused = denied || world.etcds.disaster(cluster).is_some();
+        if world.etcds.splits().any(|s| s.cluster == cluster) && !excused {
             return Some(Violation::new(5, format!("cluster {cluster:x} has two histories")));
+        }
+    }
+    None
+}
+
+/// A cluster object that claims the etcd cluster of a predecessor (T10).
+fn heritage(world: &World) -> Option<Violation> {
+    let living = world.ledger.clusters.iter().filter(|(_, c)| c.lives());
+    for (uid, cluster) in living {
+        let token = api::names::cluster_token(crate::world::NAMESPACE, &cluster.name, uid);
+        let formed = world.etcds.formations().iter().find(|f| Some(f.cluster) == cluster.id);
+        if formed.is_some_and(|f| f.token != token) {
+            let what = format!("{} took the etcd cluster of a predecessor for its own", cluster.name);
+            return Some(Violation::new(3, what));
         }
     }
     None

@@ -1,5 +1,6 @@
 //! Operators that misread what they see.
 
+use api::labels::annotation;
 use planner::{ClusterView, MemberView};
 
 pub(super) fn ended_pods_run(view: &mut ClusterView) {
@@ -43,5 +44,12 @@ pub(super) fn never_formed(view: &mut ClusterView) {
         && let Some(status) = view.cluster.as_mut().and_then(|c| c.status.as_mut())
     {
         status.cluster_id = None;
+    }
+}
+
+pub(super) fn pods_are_settled(view: &mut ClusterView) {
+    for annotations in view.members.iter_mut().filter_map(|m| m.pod.as_mut()?.metadata.annotations.as_mut()) {
+        annotations.remove(annotation::INITIAL_CLUSTER);
+        annotations.remove(annotation::INITIAL_CLUSTER_STATE);
     }
 }

@@ -1,7 +1,7 @@
 //! Operators that want the right thing and do another.
 
 use api::labels::annotation;
-use planner::{Action, ClusterView};
+use planner::{Action, ClusterView, MemberView};
 use serde_json::{Value, json};
 
 use crate::planner_loop::{Call, EtcdCall};
@@ -26,7 +26,8 @@ pub(super) fn voting_add(_: &ClusterView, _: &Action, call: Call) -> Call {
 pub(super) fn list_from_objects(view: &ClusterView, action: &Action, call: Call) -> Call {
     match (action, call) {
         (Action::WireMember { .. }, Call::Patch(kind, name, mut patch)) if view.members.len() > 1 => {
-            let known = view.members.iter().filter(|m| !m.is_pending() || m.name() == name);
+            let votes = |m: &&MemberView| m.member.status.as_ref().is_some_and(|s| s.is_voter);
+            let known = view.members.iter().filter(|m| votes(m) || m.name() == name);
             let mut list: Vec<String> = known.map(|m| format!("{}={}", m.name(), m.peer_url())).collect();
             list.sort();
             patch["spec"]["initialCluster"] = json!(list.join(","));

@@ -88,8 +88,11 @@ pub fn all() -> &'static [Mutation] {
         Mutation::new("no-promotion", "H4: the last learner is never promoted").planning(plans::no_promotion),
         Mutation::new("promote-first", "H5: learners are promoted before a pending one is told whom to join")
             .planning(plans::promote_first),
-        Mutation::new("list-from-objects", "H6: the list a joiner gets is made of objects")
-            .doing(deeds::list_from_objects),
+        Mutation::new(
+            "list-from-objects",
+            "H6: the list a joiner gets is made of objects, and is short of the other joiners",
+        )
+        .doing(deeds::list_from_objects),
         Mutation::new("two-leave", "H11: the next one leaves while one is leaving")
             .planning(plans::two_leave),
         Mutation::new("pause-deletes", "H26: the last member is deleted instead of put to sleep")
@@ -98,7 +101,7 @@ pub fn all() -> &'static [Mutation] {
             .believing(beliefs::memory_never_had_a_pod),
         Mutation::new("budget-stays", "H28: the budget is made once").planning(plans::budget_stays),
         Mutation::new("new-forever", "H31: a seed may form a cluster at every start")
-            .planning(plans::never_settled)
+            .believing(beliefs::pods_are_settled)
             .doing(deeds::seeds_start_new),
         Mutation::new("release-without-quorum", "rule 4: no answer from etcd is taken for a yes")
             .planning(plans::release_without_quorum),

@@ -163,10 +163,6 @@ pub(super) fn budget_stays(_: &ClusterView, plan: &mut Plan) {
     plan.actions.retain(|a| !matches!(a, Action::ResizeBudget { .. }));
 }
 
-pub(super) fn never_settled(_: &ClusterView, plan: &mut Plan) {
-    plan.actions.retain(|a| !matches!(a, Action::SettlePod { .. }));
-}
-
 pub(super) fn release_without_quorum(view: &ClusterView, plan: &mut Plan) {
     if view.etcd.membership.is_none() && view.living_cluster().is_some() {
         plan.actions.extend(view.members.iter().filter(|m| m.is_deleting()).map(release));

@@ -30,6 +30,9 @@ pub use call::{Call, EtcdCall};
 
 /// How long a cluster may take to come to rest after the last fault.
 const PATIENCE: Millis = 40 * MINUTE;
+/// No cluster needs that many passes in [`A_WHILE`]: an operator that does spins.
+const TOO_MANY: u32 = 600;
+const A_WHILE: Millis = 10 * SECOND;
 /// How long a new leader waits for the lease of one that did not give it back.
 const LEASE: Millis = 15 * SECOND;
 
@@ -51,6 +54,8 @@ struct Worker {
     due: Option<Millis>,
     /// Touched while it was worked on.
     dirty: bool,
+    /// Passes since then.
+    passes: (Millis, u32),
 }
 
 /// A world with an operator in it.

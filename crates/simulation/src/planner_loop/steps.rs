@@ -54,6 +54,19 @@ impl Simulation {
                 now + delay
             }
             Next::Over => {
+                if now - worker.passes.0 > super::A_WHILE {
+                    worker.passes = (now, 0);
+                }
+                worker.passes.1 += 1;
+                if worker.passes.1 > super::TOO_MANY {
+                    let what = format!(
+                        "{} passes over {} in {} s",
+                        worker.passes.1,
+                        key.name,
+                        super::A_WHILE / 1000
+                    );
+                    self.world.ledger.violate(invariants::Violation::new(9, what));
+                }
                 worker.memory.quorum_at = pass.quorum_at;
                 let (next, stop) = (pass.plan.next, pass.stop.as_ref());
                 let span = (pass.began, now);
@@ -174,6 +187,11 @@ impl Simulation {
             pass.phase = Phase::Report(0);
             return Next::After(0);
         };
+        // Whoever was deposed finds its lease run out before every step.
+        if self.leader != Some(id) {
+            self.failed(pass, index, &action, Stop::Stale);
+            return Next::After(0);
+        }
         let look = act::look(&pass.view, &action).filter(|_| !pass.confirmed);
         if let Some(look) = look {
             let (answer, took) = match self.call(id, &look.call, None, 0) {

@@ -11,6 +11,7 @@ use kube::runtime::events::{Recorder, Reporter as EventReporter};
 use operator::act::Actor;
 use operator::ambient::Ambient;
 use operator::cache::{Cache, Key};
+use operator::leader::Mandate;
 use operator::metrics::Metrics;
 use operator::observe::Observer;
 use operator::queue::Queue;
@@ -83,7 +84,7 @@ fn reconciler(stage: &Stage, client: kube::Client, cache: Arc<Cache>) -> Reconci
     let ambient = Arc::new(Simulated { stage: stage.clone() });
     Reconciler {
         observer: Observer { cache: cache.clone(), etcd: etcd.clone(), settings, ambient },
-        actor: Actor { client: client.clone(), cache: cache.clone(), etcd },
+        actor: Actor { client: client.clone(), cache: cache.clone(), etcd, mandate: Mandate::default() },
         reporter: Reporter { client, cache: cache.clone(), recorder },
         cache,
         metrics: Arc::new(Metrics::default()),

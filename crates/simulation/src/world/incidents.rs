@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::agenda::Event;
-use super::kubelet::Stage;
+use super::kubelet::{PodRun, Stage};
 use super::{NAMESPACE, Order, World, name_of, uid_of};
 use crate::apiserver::Propagation as Orphans;
 use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
@@ -149,6 +149,11 @@ impl World {
 
     fn user_deletes_pod(&mut self, pick: usize, force: bool) {
         let Some(name) = self.picked(POD, pick) else { return };
+        let alive = |p: &&PodRun| {
+            p.name == name && p.process.is_some() && p.node.is_some_and(|n| !self.nodes[n].is_reachable())
+        };
+        let denied = self.pods.values().find(alive).map(|p| p.cluster.clone()).filter(|_| force);
+        self.ledger.denied.extend(denied);
         self.delete_object(POD, &name, None, None, force);
     }
 

@@ -55,6 +55,8 @@ pub struct Ledger {
     pub filled: Vec<DiskId>,
     /// Names of clusters that were deleted with their dependents left behind.
     pub orphaned: BTreeSet<String>,
+    /// Clusters with a Pod that a user said was dead while it ran where nobody could see it.
+    pub denied: BTreeSet<String>,
     pub acknowledged: u64,
     pub unanswered: u64,
     /// Per etcd cluster: when a quorum last served.

@@ -66,8 +66,8 @@ impl Pair {
         self.wait_for_status("c").await?;
         let took = began.elapsed().as_secs();
         self.note(&format!("two joiners started together and served after {took} s"));
-        // 7 s, and more if their addresses or ids make them ask each other first.
-        ensure!((6..30).contains(&took), "they took {took} s");
+        // Up to 7 s, and more if their addresses or ids make them ask each other first.
+        ensure!(took < 30, "they took {took} s");
         self.settle().await?;
         self.compare().await?;
         // Ids differ between the two sides, and so may the waits. From here on connections are of one age again.

@@ -12,7 +12,7 @@ use kube::runtime::reflector::{self, reflector};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::Event};
 use kube::{Error, Resource as _, ResourceExt as _};
-use operator::leader::Candidate;
+use operator::leader::{Candidate, Mandate};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -300,10 +300,11 @@ async fn what_is_not_simulated_is_refused_loudly() {
 async fn the_operator_leads_and_tells() {
     let shared = shared();
     let client = shared.client("operator", "ns");
-    Candidate::new(client.clone(), "ns").win().await;
+    Candidate::new(client.clone(), "ns", Mandate::default()).win().await;
     let lease = shared.with(|server, _| server.get(LEASE, "ns", operator::leader::LEASE)).unwrap();
     assert!(lease["spec"]["holderIdentity"].is_string());
-    let other = timeout(Duration::from_secs(5), Candidate::new(client.clone(), "ns").win()).await;
+    let other =
+        timeout(Duration::from_secs(5), Candidate::new(client.clone(), "ns", Mandate::default()).win()).await;
     assert!(other.is_err(), "there is a leader");
 
     let about = create(&clusters(&shared), "c").await.object_ref(&());
