@@ -21,8 +21,11 @@ pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     true
 }
 
-/// Ends the Pods of sleeping members.
+/// Ends the Pods of sleeping members, unless they are just being woken: one that has not ended yet goes on.
 pub(crate) fn end_pods(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.target().replicas > 0 {
+        return;
+    }
     for member in scene.members.iter().filter(|m| m.member.spec.dormant) {
         if let Some(uid) = member.living_pod().and_then(|p| p.metadata.uid.clone()) {
             plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
@@ -76,6 +79,18 @@ mod tests {
         let same = world.view.members.iter().find(|m| m.name() == name).unwrap();
         assert_eq!(same.member.status.as_ref().unwrap().member_id, member_id);
         assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_member_that_is_woken_before_its_pod_has_ended_keeps_it() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.member(0).member.spec.dormant = true;
+        let actions = world.plan().actions;
+        assert!(
+            actions.iter().any(|a| matches!(a, Action::SetDormant { dormant: false, .. })),
+            "{actions:?}"
+        );
+        assert!(!actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
     }
 
     #[test]

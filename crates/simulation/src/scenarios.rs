@@ -59,6 +59,22 @@ pub fn all() -> Vec<Scenario> {
             vec![at(60, Incident::DeleteVolume { pick: 1 })],
         ),
         scenario(
+            "fewer-while-one-is-down",
+            "scaled down while a node is down",
+            wish(5, false),
+            vec![
+                at(60, Incident::NodeDies { node: 0 }),
+                at(160, Incident::Scale { cluster: 0, replicas: 3 }),
+                at(240, Incident::NodeReturns { node: 0 }),
+            ],
+        ),
+        scenario(
+            "edited",
+            "options are edited while everything is well",
+            three(),
+            vec![at(60, Incident::Edit { cluster: 0, what: crate::script::Edit::Options })],
+        ),
+        scenario(
             "memory-pod-gone",
             "a member in memory loses its Pod",
             wish(3, true),

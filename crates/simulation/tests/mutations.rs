@@ -2,30 +2,32 @@
 //! passes the very seeds that caught them.
 
 use simulation::mutations::{self, Mutation, NONE};
-use simulation::planner_loop;
 use simulation::script::Script;
+use simulation::{planner_loop, scenarios};
 
 /// Seeds that a broken operator may survive.
 const BOUND: u64 = 400;
 
-/// The seed that catches it, and the rule it broke.
-fn caught(mutation: &'static Mutation) -> Option<(u64, u8)> {
-    (0..BOUND).find_map(|seed| {
-        let violation = planner_loop::run(&Script::from_seed(seed), mutation, false).violation?;
-        Some((seed, violation.rule))
+/// The day that catches it, and the rule it broke: days with a name first, then seeds.
+fn caught(mutation: &'static Mutation) -> Option<(String, Script, u8)> {
+    let named = scenarios::all().into_iter().map(|s| (s.name.to_owned(), s.script));
+    let seeds = (0..BOUND).map(|seed| (format!("seed {seed}"), Script::from_seed(seed)));
+    named.chain(seeds).find_map(|(name, script)| {
+        let rule = planner_loop::run(&script, mutation, false).violation?.rule;
+        Some((name, script, rule))
     })
 }
 
 fn every(part: usize, of: usize) {
     let mut survived = vec![];
     for mutation in mutations::all().iter().skip(part).step_by(of) {
-        let Some((seed, rule)) = caught(mutation) else {
+        let Some((day, script, rule)) = caught(mutation) else {
             survived.push(mutation.name);
             continue;
         };
-        println!("{} ({}): caught by seed {seed}, rule {rule}", mutation.name, mutation.trap);
-        let sound = planner_loop::run(&Script::from_seed(seed), &NONE, false).violation;
-        assert_eq!(sound, None, "seed {seed} also breaks the operator as it is");
+        println!("{} ({}): caught by {day}, rule {rule}", mutation.name, mutation.trap);
+        let sound = planner_loop::run(&script, &NONE, false).violation;
+        assert_eq!(sound, None, "{day} also breaks the operator as it is");
     }
     assert!(survived.is_empty(), "not caught within {BOUND} seeds: {survived:?}");
 }

@@ -6,6 +6,7 @@ use super::{Violation, is_available, watch_quorums};
 use crate::Millis;
 use crate::apiserver::kind::ETCD_CLUSTER;
 use crate::script::SECOND;
+use crate::world::kubelet::PodRun;
 use crate::world::{World, uid_of};
 
 /// A member that has been silent that long is known to be.
@@ -113,6 +114,9 @@ impl Before {
         if let Some(Action::DeleteMember { uid, .. }) = action {
             return one_at_a_time(world, uid);
         }
+        if let Some(Action::DeletePod { uid, .. }) = action {
+            return pods_kept(world, uid);
+        }
         if let crate::planner_loop::Call::ReplaceStatus(ETCD_CLUSTER, name, object) = call {
             return confirmed(world, name, object, since);
         }
@@ -126,6 +130,28 @@ fn is_able(world: &World, cluster: u64, since: Millis) -> bool {
     let slack = since.saturating_sub(500);
     let able = |id: &&u64| world.ledger.served_at.get(&(cluster, **id)).is_some_and(|at| *at >= slack);
     !voters.is_empty() && voters.iter().filter(able).count() > voters.len() / 2
+}
+
+/// Rule 1 for a Pod that was told to end and still serves for a moment.
+fn pods_kept(world: &World, uid: &str) -> Option<Violation> {
+    let ended = world.pods.get(uid)?;
+    let cluster = world.object(ETCD_CLUSTER, &ended.cluster)?;
+    // A pause ends the last Pod because it was asked for.
+    let wanted = |of: &serde_json::Value| of["replicas"].as_u64() != Some(0);
+    if !wanted(&cluster["spec"]) || !wanted(&cluster["status"]["observed"]) {
+        return None;
+    }
+    let (id, _) = world.etcds.identity(ended.process.as_ref()?)?;
+    let voters = world.etcds.voters(id);
+    let serving = |and_this: bool| {
+        let stays = |p: &&PodRun| (!p.terminating && p.uid != uid) || (and_this && p.uid == uid);
+        let processes = world.pods.values().filter(stays).filter_map(|p| p.process.as_ref());
+        let able = processes.filter(|p| world.etcds.serving(p)).filter_map(|p| world.etcds.identity(p));
+        able.filter(|(cluster, member)| *cluster == id && voters.contains(member)).count()
+    };
+    let quorum = voters.len() / 2 + 1;
+    (serving(true) >= quorum && serving(false) < quorum)
+        .then(|| Violation::new(1, format!("Pod {} was ended, and with it the quorum", ended.name)))
 }
 
 /// Rule 2.

@@ -202,7 +202,10 @@ fn second_formation(world: &World, uid: &str) -> Option<Violation> {
 
 /// Rule 5.
 fn lost_writes(world: &World) -> Option<Violation> {
-    let living: Vec<u64> = world.living_clusters().into_iter().map(|(_, cluster)| cluster).collect();
+    let denied =
+        |uid: &str| world.ledger.clusters.get(uid).is_some_and(|c| world.ledger.denied.contains(&c.name));
+    let living = world.living_clusters().into_iter().filter(|(uid, _)| !denied(uid));
+    let living: Vec<u64> = living.map(|(_, cluster)| cluster).collect();
     let lost = world
         .etcds
         .lost_writes()

@@ -47,8 +47,9 @@ pub(super) fn never_formed(view: &mut ClusterView) {
     }
 }
 
-pub(super) fn pods_are_settled(view: &mut ClusterView) {
-    for annotations in view.members.iter_mut().filter_map(|m| m.pod.as_mut()?.metadata.annotations.as_mut()) {
+pub(super) fn seeds_are_settled(view: &mut ClusterView) {
+    let seeds = view.members.iter_mut().filter(|m| m.member.spec.bootstrap);
+    for annotations in seeds.filter_map(|m| m.pod.as_mut()?.metadata.annotations.as_mut()) {
         annotations.remove(annotation::INITIAL_CLUSTER);
         annotations.remove(annotation::INITIAL_CLUSTER_STATE);
     }

@@ -101,7 +101,7 @@ pub fn all() -> &'static [Mutation] {
             .believing(beliefs::memory_never_had_a_pod),
         Mutation::new("budget-stays", "H28: the budget is made once").planning(plans::budget_stays),
         Mutation::new("new-forever", "H31: a seed may form a cluster at every start")
-            .believing(beliefs::pods_are_settled)
+            .believing(beliefs::seeds_are_settled)
             .doing(deeds::seeds_start_new),
         Mutation::new("release-without-quorum", "rule 4: no answer from etcd is taken for a yes")
             .planning(plans::release_without_quorum),
