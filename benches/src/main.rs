@@ -117,17 +117,14 @@ struct FleetArgs {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let work = async {
-        match Cli::parse().command {
-            Command::Clusters(args) => clusters(&args).await,
-            Command::Fleet(args) => fleet(&args).await,
-            Command::Publish { folder } => publish::publish(&folder, &e2e::command::checkout("docs")),
-        }
-    };
-    // Ended from outside, it still takes its route, its operator and its token away.
-    tokio::select! {
-        outcome = work => outcome,
-        _ = tokio::signal::ctrl_c() => bail!("stopped; what it made in Kubernetes is left there"),
+    match Cli::parse().command {
+        // Ended from outside, it still takes its route, its operator and its token away.
+        Command::Clusters(args) => tokio::select! {
+            outcome = clusters(&args) => outcome,
+            _ = tokio::signal::ctrl_c() => bail!("stopped; what it made in Kubernetes is left there"),
+        },
+        Command::Fleet(args) => fleet(&args).await,
+        Command::Publish { folder } => publish::publish(&folder, &e2e::command::checkout("docs")),
     }
 }
 

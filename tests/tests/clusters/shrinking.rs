@@ -49,8 +49,8 @@ async fn a_last_member_that_is_killed_after_the_others_left_serves_again() -> Re
         cluster.scale(1).await?;
         cluster.settled(1).await?;
         // Nobody writes from here on.
-        let [pod] = &cluster.pods().await?[..] else { panic!("one Pod is left") };
-        lab::kill_container(&arena.namespace, &pod.name_any(), "etcd").await?;
+        let [last] = &cluster.members().await?[..] else { panic!("one member is left") };
+        lab::kill_container(&arena.namespace, &last.name_any(), "etcd").await?;
         wait_for("the last member to serve again", LONG, async || {
             let value = cluster.voters().await?[0].get("before").await?;
             ensure!(value.as_deref() == Some("the kill"), "it says {value:?}");
