@@ -201,11 +201,6 @@ impl Etcds {
         }
     }
 
-    /// Whether a disk holds what no etcd can read.
-    pub fn any_corrupt(&self) -> bool {
-        self.disks.values().any(|disk| disk.corrupt)
-    }
-
     /// Damages a volume's files: the next start fails.
     pub fn corrupt(&mut self, disk: &DiskId) {
         if let Some(known) = self.disks.get_mut(disk) {

@@ -184,7 +184,7 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let lost = world.disks.values().any(|d| d.unreachable);
     // A seed whose volume was spoilt, or is where nobody can get at it, before anybody knew that it had formed anything.
     if because == reason::BOOTSTRAP_FAILED {
-        return (lost || world.etcds.any_corrupt()).then_some(());
+        return (lost || world.disks.values().any(|d| d.spoilt)).then_some(());
     }
     let id = world.etcd_cluster(&uid_of(cluster))?;
     // So many volumes are gone that no quorum can come back.

@@ -249,11 +249,19 @@ impl World {
 
     fn wipe(&mut self, disk: &crate::etcd::DiskId) {
         self.lose_disk(disk, "wiped");
+        self.spoilt(disk);
+    }
+
+    fn spoilt(&mut self, disk: &crate::etcd::DiskId) {
+        if let Some(known) = self.disks.get_mut(disk) {
+            known.spoilt = true;
+        }
     }
 
     fn corrupt(&mut self, disk: &crate::etcd::DiskId) {
         self.note(|_| format!("disk {} is corrupt", disk.0));
         self.etcds.corrupt(disk);
+        self.spoilt(disk);
     }
 
     fn fill(&mut self, pick: usize) {

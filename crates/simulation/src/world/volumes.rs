@@ -25,6 +25,8 @@ pub struct Disk {
     pub lost: bool,
     /// The only node that had it is gone: no Pod can use it again.
     pub unreachable: bool,
+    /// Somebody has laid hands on what was on it.
+    pub spoilt: bool,
 }
 
 impl World {

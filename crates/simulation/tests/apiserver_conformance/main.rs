@@ -127,6 +127,9 @@ async fn versions(sides: &[Side; 2]) -> Result<Vec<[String; 2]>> {
     Ok(versions)
 }
 
+/// Seconds that the real one has to tell what the model told: on a busy machine a watch may begin late.
+const PATIENCE: [u32; 3] = [1, 5, 30];
+
 /// Everything that has happened, as watches tell it, with and without a selector.
 async fn compare_watches(sides: &[Side; 2], began: &[[String; 2]]) -> Result<Option<String>> {
     let [model, real] = sides;
@@ -137,8 +140,15 @@ async fn compare_watches(sides: &[Side; 2], began: &[[String; 2]]) -> Result<Opt
                     |e: &Value| json!({ "type": e["type"], "object": comparable(*kind, &e["object"]) });
                 without_echoes(events.iter().map(event).collect())
             };
-            let model = told(model.watch(*kind, ours, selector).await?);
-            let real = told(real.watch(*kind, theirs, selector).await?);
+            let model = told(model.watch(*kind, ours, selector, 1).await?);
+            let mut tries = PATIENCE.into_iter();
+            let real = loop {
+                let seconds = tries.next().unwrap_or_default();
+                let real = told(real.watch(*kind, theirs, selector, seconds).await?);
+                if real == model || tries.len() == 0 {
+                    break real;
+                }
+            };
             anyhow::Ok((model != real).then(|| {
                 let first =
                     model.iter().zip(&real).position(|(a, b)| a != b).unwrap_or(model.len().min(real.len()));

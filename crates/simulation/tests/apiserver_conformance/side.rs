@@ -84,9 +84,10 @@ impl Side {
         Ok(())
     }
 
-    /// All events of a watch that lasts a second.
-    pub async fn watch(&self, kind: Kind, since: &str, selector: &str) -> Result<Vec<Value>> {
-        let query = format!("watch=true&timeoutSeconds=1&resourceVersion={since}&labelSelector={selector}");
+    /// All events of a watch that lasts so long.
+    pub async fn watch(&self, kind: Kind, since: &str, selector: &str, seconds: u32) -> Result<Vec<Value>> {
+        let query =
+            format!("watch=true&timeoutSeconds={seconds}&resourceVersion={since}&labelSelector={selector}");
         let path = format!("{}?{query}", self.path(kind, None, None));
         let request = http::Request::get(path).body(vec![].into())?;
         let bytes = self.client.send(request).await?.into_body().collect().await?.to_bytes();
