@@ -165,7 +165,13 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
     drop(object);
     // Taking out one that is down already disrupts nothing.
     let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id).unwrap_or_default();
-    let disrupts = fact.id.is_some_and(|id| serves(&world.etcds, cluster, id));
+    let member = fact.id.map(|id| (cluster, id));
+    let runs = |p: &PodRun| {
+        p.process.as_ref().is_some_and(|p| world.etcds.identity(p) == member && world.etcds.serving(p))
+    };
+    // Nor does one whose Pod somebody has deleted; it may run for a moment.
+    let disrupts =
+        member.is_some() && world.pods.values().any(|p| runs(p) && !p.terminating && !p.object_gone);
     if !deleting || fact.user_deleted || !disrupts {
         return None;
     }
