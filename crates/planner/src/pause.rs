@@ -10,11 +10,11 @@ use crate::{Action, Plan};
 /// etcd: neither step changes what any volume holds.
 pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     let wanted = scene.target().replicas;
-    // Also one that is to leave: asleep it can not, and nobody can join what sleeps.
+    // Also one that is to leave: as the last one it can not, asleep or awake, and nobody can join what sleeps.
     let sleeping = scene.members.iter().find(|m| m.member.spec.dormant);
     let (member, dormant) = match (wanted, sleeping, scene.members.as_slice()) {
         (1.., Some(sleeping), _) => (sleeping, false),
-        (0, None, [last]) if !last.is_deleting() => (last, true),
+        (0, None, [last]) => (last, true),
         _ => return false,
     };
     plan.act(Action::SetDormant { name: member.name().to_owned(), uid: member.uid().to_owned(), dormant });
@@ -79,6 +79,16 @@ mod tests {
         let same = world.view.members.iter().find(|m| m.name() == name).unwrap();
         assert_eq!(same.member.status.as_ref().unwrap().member_id, member_id);
         assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn a_last_member_that_was_deleted_sleeps_all_the_same() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let at = conditions::wire_time(crate::fixtures::now());
+        world.member(0).member.metadata.deletion_timestamp = Some(at);
+        world.scale(0);
+        assert!(world.member(0).member.spec.dormant && world.member(0).pod.is_none());
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
     }
 
     #[test]

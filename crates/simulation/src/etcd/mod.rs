@@ -219,7 +219,9 @@ impl Etcds {
 
     /// The database reaches its quota: the next write raises NOSPACE, in the whole cluster, until it is disarmed.
     pub fn fill(&mut self, disk: &DiskId) {
-        self.disks.entry(disk.clone()).or_default().full = true;
+        if let Some(known) = self.disks.get_mut(disk) {
+            known.full = true;
+        }
     }
 
     /// The volume itself is full: etcd dies of its next write, and of every start.

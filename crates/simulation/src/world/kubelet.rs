@@ -370,8 +370,8 @@ impl World {
         self.note(|_| format!("etcd of {name} ends: {words}"));
         // T13: each restart waits longer, and the fifth costs the member.
         let undisturbed = self.ledger.undisturbed_since.is_some_and(|since| now - since > MINUTE);
-        // A member that is cut off has an old list to tell.
-        let undisturbed = undisturbed && self.etcds.network_is_whole();
+        // A member that is cut off has an old list to tell, and what has no label is not seen.
+        let undisturbed = undisturbed && self.etcds.network_is_whole() && self.ledger.unlabelled.is_empty();
         let serves = |id: Option<u64>| id.is_some_and(|id| self.etcds.quorum_serves(id));
         let looked_after =
             self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));
