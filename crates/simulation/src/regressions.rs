@@ -3,7 +3,7 @@
 
 use crate::Millis;
 use crate::scenarios::Scenario;
-use crate::script::{Edit, Fate, Incident, Script, Temper, Timed, Wish};
+use crate::script::{Edit, Fate, Incident, Propagation, Script, Temper, Timed, Wish};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -19,6 +19,9 @@ pub fn all() -> Vec<Scenario> {
         healthy_one_left(),
         clock_set_back(),
         joiner_tied_to_a_lost_node(),
+        woken_before_it_slept(),
+        broken_one_in_the_way(),
+        paused_and_deleted(),
     ]
 }
 
@@ -312,6 +315,98 @@ fn joiner_tied_to_a_lost_node() -> Scenario {
             (102_943, Incident::NodeReturns { node: 2 }),
             (104_170, Incident::NodeReturns { node: 1 }),
             (114_411, Incident::NodeLost { node: 2 }),
+        ],
+    )
+}
+
+fn woken_before_it_slept() -> Scenario {
+    day(
+        (
+            "regression-woken-before-it-slept",
+            "rule 1: a member was woken, and its Pod ended in the same breath",
+        ),
+        (111, 136_000),
+        Temper {
+            nodes: 4,
+            local_volumes: true,
+            slowest_start: 1500,
+            slowest_bind: 200,
+            slowest_watch: 10,
+            node_patience: 30_000,
+            lost_member_timeout: Some(60_000),
+            reuses_addresses: false,
+            write_period: 400,
+        },
+        vec![wish("c", 3, "3.6.16", 1683)],
+        vec![
+            (99_694, Incident::ApiDown { lasts: 5066 }),
+            (100_578, Incident::NodeReturns { node: 1 }),
+            (101_042, Incident::Call { skip: 1, fate: Fate::Slow(1743) }),
+            (111_921, Incident::Scale { cluster: 0, replicas: 5 }),
+            (116_660, Incident::Scale { cluster: 1, replicas: 0 }),
+            (120_268, Incident::Scale { cluster: 1, replicas: 2 }),
+        ],
+    )
+}
+
+fn broken_one_in_the_way() -> Scenario {
+    day(
+        (
+            "regression-broken-one-in-the-way",
+            "rule 8: a broken last voter that had to stay kept others from joining",
+        ),
+        (1_014_549, 355_000),
+        Temper {
+            nodes: 5,
+            local_volumes: false,
+            slowest_start: 3000,
+            slowest_bind: 200,
+            slowest_watch: 50,
+            node_patience: 30_000,
+            lost_member_timeout: None,
+            reuses_addresses: false,
+            write_period: 1000,
+        },
+        vec![wish("c", 5, "3.5.35", 1662)],
+        vec![
+            (2261, Incident::KillContainer { pick: 1 }),
+            (5910, Incident::Crash { back: 641 }),
+            (13_025, Incident::Unlabel { pick: 33 }),
+            (14_072, Incident::DeleteMember { pick: 57 }),
+        ],
+    )
+}
+
+fn paused_and_deleted() -> Scenario {
+    day(
+        (
+            "regression-paused-and-deleted",
+            "rule 8: the last member was deleted while it was to sleep, and stayed awake",
+        ),
+        (1_038_884, 117_000),
+        Temper {
+            nodes: 4,
+            local_volumes: false,
+            slowest_start: 8000,
+            slowest_bind: 200,
+            slowest_watch: 2000,
+            node_patience: 30_000,
+            lost_member_timeout: Some(300_000),
+            reuses_addresses: false,
+            write_period: 400,
+        },
+        vec![wish("c", 3, "3.6.16", 814), wish("d", 2, "3.5.35", 642)],
+        vec![
+            (42_520, Incident::WatchLag { kind: 2, by: 1482, lasts: 33_734 }),
+            (45_452, Incident::DeleteCluster { cluster: 0, how: Propagation::Background }),
+            (47_962, Incident::NodeHeals { node: 3 }),
+            (55_082, Incident::NodeDies { node: 3 }),
+            (55_898, Incident::NodeReturns { node: 3 }),
+            (60_131, Incident::WatchRestart { kind: 4 }),
+            (73_620, Incident::Scale { cluster: 1, replicas: 0 }),
+            (73_669, Incident::StripMember { pick: 49 }),
+            (73_989, Incident::Evict { pick: 20 }),
+            (74_293, Incident::DeleteMember { pick: 29 }),
         ],
     )
 }
