@@ -63,19 +63,12 @@ impl Observer {
         }
     }
 
-    /// The linearizable list, from whoever is most likely to have it: the leader, then other voters. Members that
-    /// know no leader are not asked, they would only let the question time out.
+    /// The linearizable list, from the first of [`voters`] that has it.
     async fn ask_for_members(&self, view: &ClusterView) -> Result<Option<Seen<Membership>>, etcd::Error> {
-        let mut voters: Vec<(&MemberView, &Status)> = view
-            .members
-            .iter()
-            .filter_map(|m| Some((m, m.serving()?)))
-            .filter(|(_, status)| !status.is_learner && status.leader != 0)
-            .collect();
-        voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
+        let voters = voters(view);
         let limit = if is_minority(view, voters.len()) { HASTE } else { Duration::MAX };
         let mut failure = None;
-        for (member, _) in voters {
+        for member in voters {
             let Some(endpoint) = endpoint(member) else { continue };
             let asked = tokio::time::timeout(limit, self.etcd.members(&endpoint)).await;
             match asked.unwrap_or_else(|_| Err(late(member, limit))) {
@@ -87,8 +80,21 @@ impl Observer {
     }
 }
 
+/// Whom to ask for the list: whoever is most likely to have it, the leader, then other voters. Members that know no leader
+/// are not asked, they would only let the question time out.
+pub fn voters(view: &ClusterView) -> Vec<&MemberView> {
+    let mut voters: Vec<(&MemberView, &Status)> = view
+        .members
+        .iter()
+        .filter_map(|m| Some((m, m.serving()?)))
+        .filter(|(_, status)| !status.is_learner && status.leader != 0)
+        .collect();
+    voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
+    voters.into_iter().map(|(member, _)| member).collect()
+}
+
 /// Whether fewer than a quorum of the voters we know of are there to answer for one.
-fn is_minority(view: &ClusterView, answering: usize) -> bool {
+pub fn is_minority(view: &ClusterView, answering: usize) -> bool {
     let voters = view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
     answering < voters / 2 + 1
 }

@@ -83,11 +83,7 @@ impl Before {
         what: &dyn std::fmt::Debug,
         evidence: Millis,
     ) -> Option<Violation> {
-        let since = if evidence == 0 {
-            world.now.saturating_sub(20 * SECOND)
-        } else {
-            evidence.saturating_sub(SECOND)
-        };
+        let since = since(world, evidence);
         watch_quorums(world);
         let lost = self.able.iter().find(|(cluster, able)| *able && !is_able(world, *cluster, since))?;
         Some(Violation::new(1, format!("{what:?} took the quorum of {:x}", lost.0)))
@@ -102,11 +98,7 @@ impl Before {
         call: &crate::planner_loop::Call,
         evidence: Millis,
     ) -> Option<Violation> {
-        let since = if evidence == 0 {
-            world.now.saturating_sub(20 * SECOND)
-        } else {
-            evidence.saturating_sub(SECOND)
-        };
+        let since = since(world, evidence);
         let lost = self.quorum_kept(world, call, evidence);
         if lost.is_some() {
             return lost;
@@ -122,6 +114,11 @@ impl Before {
         }
         None
     }
+}
+
+/// From when on somebody must have served to count as able: since the pass behind a write began to look, if there was one.
+fn since(world: &World, evidence: Millis) -> Millis {
+    if evidence == 0 { world.now.saturating_sub(20 * SECOND) } else { evidence.saturating_sub(SECOND) }
 }
 
 /// Whether a quorum of the voters has served since that moment.

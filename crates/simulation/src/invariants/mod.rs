@@ -154,8 +154,7 @@ fn begun_anew(world: &World) -> Option<Violation> {
                 format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
             return Some(Violation::new(3, what));
         }
-        let denied = world.ledger.clusters.get(&uid).is_some_and(|c| world.ledger.denied.contains(&c.name));
-        let excused = denied || world.etcds.disaster(cluster).is_some();
+        let excused = is_denied(world, &uid) || world.etcds.disaster(cluster).is_some();
         if world.etcds.splits().any(|s| s.cluster == cluster) && !excused {
             return Some(Violation::new(5, format!("cluster {cluster:x} has two histories")));
         }
@@ -200,11 +199,14 @@ fn second_formation(world: &World, uid: &str) -> Option<Violation> {
     })
 }
 
+/// Whether a user said of one of its Pods that it was dead while it ran.
+fn is_denied(world: &World, uid: &str) -> bool {
+    world.ledger.clusters.get(uid).is_some_and(|c| world.ledger.denied.contains(&c.name))
+}
+
 /// Rule 5.
 fn lost_writes(world: &World) -> Option<Violation> {
-    let denied =
-        |uid: &str| world.ledger.clusters.get(uid).is_some_and(|c| world.ledger.denied.contains(&c.name));
-    let living = world.living_clusters().into_iter().filter(|(uid, _)| !denied(uid));
+    let living = world.living_clusters().into_iter().filter(|(uid, _)| !is_denied(world, uid));
     let living: Vec<u64> = living.map(|(_, cluster)| cluster).collect();
     let lost = world
         .etcds

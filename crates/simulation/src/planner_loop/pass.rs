@@ -4,7 +4,7 @@
 use api::names;
 use etcd::{Endpoint, Membership};
 use operator::cache::{Entry, Key};
-use operator::observe::endpoint;
+use operator::observe::{endpoint, is_minority, voters};
 use planner::{ClusterView, EtcdView, MemberView, Plan, Seen, Settings};
 
 use super::call::{Answer, Call, EtcdCall, Failure};
@@ -91,18 +91,8 @@ impl Pass {
 
     /// All statuses are in: whom to ask for the list, the leader first.
     pub fn rank_voters(&mut self) {
-        let mut voters: Vec<_> = self
-            .view
-            .members
-            .iter()
-            .filter_map(|m| Some((m, m.serving()?)))
-            .filter(|(_, status)| !status.is_learner && status.leader != 0)
-            .collect();
-        voters.sort_by_key(|(member, status)| (member.is_deleting(), status.member_id != status.leader));
-        self.voters = voters.iter().map(|(member, _)| member.name().to_owned()).collect();
-        let known =
-            self.view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
-        self.hasty = self.voters.len() < known / 2 + 1;
+        self.voters = voters(&self.view).iter().map(|member| member.name().to_owned()).collect();
+        self.hasty = is_minority(&self.view, self.voters.len());
         self.phase = Phase::AskMembers(0);
     }
 
