@@ -17,7 +17,11 @@ pub(crate) fn remove(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> b
         return false;
     };
     match may_remove(scene, list, orphan.id) {
-        Verdict::Safe => plan.act(Action::RemoveOrphan { member: name, id: orphan.id }),
+        Verdict::Safe => {
+            plan.act(Action::RemoveOrphan { member: name, id: orphan.id });
+            // Its volume went with its object, so nobody can be asked for its vote.
+            plan.act(Action::PersistMembership);
+        }
         Verdict::Wait(why) => plan.complain(format!("orphan {name} in etcd can not be removed: {why}")),
     }
     true
@@ -55,7 +59,7 @@ mod tests {
     fn t9_a_learner_without_a_member_object_is_removed() {
         let mut world = world("http://c-gone1.c.ns.svc:2380", true);
         assert!(
-            matches!(&world.pass()[..], [Action::RemoveOrphan { member, id: 99 }] if member == "c-gone1")
+            matches!(&world.pass()[..], [Action::RemoveOrphan { member, id: 99 }, Action::PersistMembership] if member == "c-gone1")
         );
         assert_eq!(world.plan().actions, []);
     }
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn t9_a_voter_without_a_member_object_is_removed_only_while_the_others_are_well() {
         let mut world = world("http://c-gone1.c.ns.svc:2380", false);
-        assert!(matches!(&world.plan().actions[..], [Action::RemoveOrphan { .. }]));
+        assert!(matches!(&world.plan().actions[0], Action::RemoveOrphan { .. }));
         for index in [0, 1] {
             world.member(index).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
         }

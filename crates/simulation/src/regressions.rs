@@ -22,6 +22,7 @@ pub fn all() -> Vec<Scenario> {
         woken_before_it_slept(),
         broken_one_in_the_way(),
         paused_and_deleted(),
+        orphan_out_in_memory(),
     ]
 }
 
@@ -408,5 +409,28 @@ fn paused_and_deleted() -> Scenario {
             (73_989, Incident::Evict { pick: 20 }),
             (74_293, Incident::DeleteMember { pick: 29 }),
         ],
+    )
+}
+
+fn orphan_out_in_memory() -> Scenario {
+    day(
+        (
+            "regression-orphan-out-in-memory",
+            "rule 8: an orphan was out of etcd, but not on the disk of the survivor that was killed just then",
+        ),
+        (1_052_876, 274_000),
+        Temper {
+            nodes: 3,
+            local_volumes: true,
+            slowest_start: 1500,
+            slowest_bind: 1000,
+            slowest_watch: 10,
+            node_patience: 100_000,
+            lost_member_timeout: Some(20_000),
+            reuses_addresses: false,
+            write_period: 150,
+        },
+        vec![wish("c", 2, "3.5.35", 262)],
+        vec![(156_679, Incident::StripMember { pick: 6 }), (156_726, Incident::Evict { pick: 52 })],
     )
 }

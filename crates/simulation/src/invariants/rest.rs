@@ -193,11 +193,12 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
             .then_some(());
     }
     // The last voter was killed in the moment between the removal of the last but one and the entry after it. The other's
-    // volume is still there, and a guided recovery can begin from it.
+    // volume is still there, and a guided recovery can begin from it; or a user took it away.
     let leaving =
         |m: &Arc<Value>| m["metadata"]["deletionTimestamp"].is_string() && uid_of(cluster) == owner(m);
     if because == reason::QUORUM_LOST && world.etcds.forgets(id) {
-        return world.objects(ETCD_MEMBER).iter().any(leaving).then_some(());
+        let stripped = world.ledger.members.values().any(|m| m.stripped);
+        return (stripped || world.objects(ETCD_MEMBER).iter().any(leaving)).then_some(());
     }
     // A member that only its user can give up: the operator was told to wait for ever.
     let waits = world.temper.lost_member_timeout.is_none() && lost;

@@ -171,6 +171,10 @@ pub fn outcome(call: &Call, answer: Result<Answer, Failure>) -> Result<Option<(K
             // The operator looks why; here nobody else makes objects under such names, so the cache lags.
             (Call::Create(..), "AlreadyExists") => Err(Stop::Stale),
             (Call::Patch(..) | Call::ReplaceStatus(..), "Conflict" | "NotFound") => Err(Stop::Stale),
+            // Another object has the name.
+            (Call::Patch(..), "Invalid") if error.fields.iter().any(|f| f == "metadata.uid") => {
+                Err(Stop::Stale)
+            }
             _ => Err(Stop::Failed(Failure::Api(error))),
         },
         Err(failure) => Err(Stop::Failed(failure)),
