@@ -23,6 +23,8 @@ const CONNECT_LIMIT: Duration = Duration::from_millis(1000);
 /// Longer than the longest pause between two looks at a cluster in motion. At rest a member is asked twice a minute, and a
 /// connection that waits for that costs more memory than a new one costs time.
 const IDLE_LIMIT: Duration = Duration::from_secs(6);
+/// Connections that are kept. A thousand clusters in motion would keep thousands, at tens of kilobytes each.
+const MOST: usize = 128;
 
 /// The real etcd: gRPC over pooled connections.
 #[derive(Default)]
@@ -44,6 +46,12 @@ impl Pool {
             return Ok(known.channel.clone());
         }
         connections.retain(|_, c| now.duration_since(c.used) < IDLE_LIMIT);
+        if connections.len() >= MOST
+            && let Some(oldest) = connections.iter().min_by_key(|(_, c)| c.used).map(|(at, _)| at.clone())
+        {
+            // A call that still runs on it keeps it until it ends.
+            connections.remove(&oldest);
+        }
         let channel = connect(at)?;
         connections.insert(at.clone(), Connection { channel: channel.clone(), used: now });
         Ok(channel)

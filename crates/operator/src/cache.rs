@@ -1,5 +1,8 @@
 //! What the operator knows of the API server, grouped by cluster. Fed by watches and by the answers to our own writes,
 //! so that a pass always sees what the pass before it did. Newer versions win; what was deleted stays deleted.
+//!
+//! Objects lie here folded, as JSON: a Pod of Rust structures is several times as large, and nobody reads it between two
+//! passes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -8,10 +11,14 @@ use std::time::{Duration, Instant};
 
 use api::{EtcdCluster, EtcdMember, labels};
 use k8s_openapi::api::core::v1::{
-    Container, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec, PodStatus, Service,
+    Container, ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodSpec, PodStatus,
+    Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// An answer to a write can arrive after the watch has told of the object's deletion, but not minutes after.
 const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(300);
@@ -29,36 +36,122 @@ impl fmt::Display for Key {
     }
 }
 
-/// Everything known about one cluster.
-#[derive(Clone, Debug, Default)]
+/// Everything known about one cluster, objects by name.
+#[derive(Debug, Default)]
 pub struct Entry {
-    pub clusters: Slot<EtcdCluster>,
-    pub members: Slot<EtcdMember>,
-    pub pods: Slot<Pod>,
-    pub volumes: Slot<PersistentVolumeClaim>,
-    pub services: Slot<Service>,
-    pub budgets: Slot<PodDisruptionBudget>,
+    pub clusters: BTreeMap<String, EtcdCluster>,
+    pub members: BTreeMap<String, EtcdMember>,
+    pub pods: BTreeMap<String, Pod>,
+    pub volumes: BTreeMap<String, PersistentVolumeClaim>,
+    pub services: BTreeMap<String, Service>,
+    pub budgets: BTreeMap<String, PodDisruptionBudget>,
     /// Objects that can not be read, by kind and name, and why. With one of these nothing is done: a member that can not
     /// be read still exists.
     pub malformed: BTreeMap<String, String>,
 }
 
-/// Objects of one kind by name.
-pub type Slot<K> = BTreeMap<String, Stored<K>>;
+/// An [`Entry`] at rest.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    clusters: Slot,
+    members: Slot,
+    pods: Slot,
+    volumes: Slot,
+    services: Slot,
+    budgets: Slot,
+    malformed: BTreeMap<String, String>,
+}
 
-/// An object and where it came from.
+/// Objects of one kind by name.
+pub type Slot = BTreeMap<String, Arc<Stored>>;
+
+/// An object, and where it came from.
 #[derive(Clone, Debug)]
-pub struct Stored<K> {
-    pub object: Arc<K>,
+pub struct Stored {
+    json: Box<[u8]>,
+    uid: Option<Box<str>>,
+    version: Option<u64>,
+    created: Option<Timestamp>,
     /// The listing that showed it last.
     listing: u64,
     /// When we wrote it ourselves: a listing that began before can not know it.
     written: Option<Instant>,
 }
 
+impl Stored {
+    fn fold<K: Cached>(
+        object: &K,
+        listing: u64,
+        written: Option<Instant>,
+    ) -> Result<Self, serde_json::Error> {
+        let meta = object.meta();
+        Ok(Self {
+            json: serde_json::to_vec(object)?.into_boxed_slice(),
+            uid: meta.uid.clone().map(String::into_boxed_str),
+            version: version(object),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            listing,
+            written,
+        })
+    }
+
+    fn unfold<K: Cached>(&self) -> Result<K, serde_json::Error> {
+        serde_json::from_slice(&self.json)
+    }
+
+    /// Whether `new` says more. Resource versions are decimal numbers that only grow; where one is not, the last word
+    /// counts.
+    fn is_older_than<K: Resource>(&self, new: &K) -> bool {
+        if new.meta().uid.as_deref() != self.uid.as_deref() {
+            return new.meta().creation_timestamp.as_ref().map(|time| time.0) >= self.created;
+        }
+        match (version(new), self.version) {
+            (Some(new), Some(known)) => new > known,
+            _ => true,
+        }
+    }
+}
+
+impl Shelf {
+    fn unfold(&self) -> Entry {
+        let mut malformed = self.malformed.clone();
+        Entry {
+            clusters: unfold(&self.clusters, &mut malformed),
+            members: unfold(&self.members, &mut malformed),
+            pods: unfold(&self.pods, &mut malformed),
+            volumes: unfold(&self.volumes, &mut malformed),
+            services: unfold(&self.services, &mut malformed),
+            budgets: unfold(&self.budgets, &mut malformed),
+            malformed,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let slots = [&self.clusters, &self.members, &self.pods, &self.volumes, &self.services, &self.budgets];
+        slots.iter().all(|slot| slot.is_empty()) && self.malformed.is_empty()
+    }
+}
+
+fn unfold<K: Cached>(slot: &Slot, malformed: &mut BTreeMap<String, String>) -> BTreeMap<String, K> {
+    let mut objects = BTreeMap::new();
+    for (name, stored) in slot {
+        match stored.unfold() {
+            Ok(object) => {
+                objects.insert(name.clone(), object);
+            }
+            Err(error) => {
+                malformed.insert(format!("{} {name}", K::kind(&())), error.to_string());
+            }
+        }
+    }
+    objects
+}
+
 /// A kind that the cache holds.
-pub trait Cached: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self>;
+pub trait Cached:
+    Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + Sync + 'static
+{
+    fn slot(shelf: &mut Shelf) -> &mut Slot;
 
     /// The cluster it belongs to.
     fn key(&self) -> Option<Key> {
@@ -72,8 +165,8 @@ pub trait Cached: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {
 }
 
 impl Cached for EtcdCluster {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
-        &mut entry.clusters
+    fn slot(shelf: &mut Shelf) -> &mut Slot {
+        &mut shelf.clusters
     }
 
     fn key(&self) -> Option<Key> {
@@ -82,8 +175,8 @@ impl Cached for EtcdCluster {
 }
 
 impl Cached for EtcdMember {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
-        &mut entry.members
+    fn slot(shelf: &mut Shelf) -> &mut Slot {
+        &mut shelf.members
     }
 
     fn key(&self) -> Option<Key> {
@@ -92,8 +185,8 @@ impl Cached for EtcdMember {
 }
 
 impl Cached for Pod {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
-        &mut entry.pods
+    fn slot(shelf: &mut Shelf) -> &mut Slot {
+        &mut shelf.pods
     }
 
     fn prune(&mut self) {
@@ -104,6 +197,14 @@ impl Cached for Pod {
             args: c.args,
             ..Container::default()
         };
+        let state = |c: ContainerStatus| ContainerStatus {
+            name: c.name,
+            ready: c.ready,
+            restart_count: c.restart_count,
+            state: c.state,
+            last_state: c.last_state,
+            ..ContainerStatus::default()
+        };
         self.spec = self.spec.take().map(|spec| PodSpec {
             containers: spec.containers.into_iter().map(container).collect(),
             node_name: spec.node_name,
@@ -113,15 +214,15 @@ impl Cached for Pod {
             phase: status.phase,
             pod_ip: status.pod_ip,
             conditions: status.conditions,
-            container_statuses: status.container_statuses,
+            container_statuses: status.container_statuses.map(|all| all.into_iter().map(state).collect()),
             ..PodStatus::default()
         });
     }
 }
 
 impl Cached for PersistentVolumeClaim {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
-        &mut entry.volumes
+    fn slot(shelf: &mut Shelf) -> &mut Slot {
+        &mut shelf.volumes
     }
 
     fn prune(&mut self) {
@@ -134,14 +235,14 @@ impl Cached for PersistentVolumeClaim {
 }
 
 impl Cached for Service {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
-        &mut entry.services
+    fn slot(shelf: &mut Shelf) -> &mut Slot {
+        &mut shelf.services
     }
 }
 
 impl Cached for PodDisruptionBudget {
-    fn slot(entry: &mut Entry) -> &mut Slot<Self> {
-        &mut entry.budgets
+    fn slot(shelf: &mut Shelf) -> &mut Slot {
+        &mut shelf.budgets
     }
 
     fn prune(&mut self) {
@@ -157,7 +258,7 @@ pub struct Cache {
 
 #[derive(Default)]
 struct Inner {
-    clusters: HashMap<Key, Entry>,
+    clusters: HashMap<Key, Shelf>,
     /// By UID: when the end of an object was told, and at which version.
     deleted: HashMap<String, (Instant, Option<u64>)>,
 }
@@ -197,27 +298,35 @@ impl Cache {
         if inner.is_deleted(&object) {
             return None;
         }
-        let entry = inner.clusters.entry(key.clone()).or_default();
-        let slot = K::slot(entry);
+        let shelf = inner.clusters.entry(key.clone()).or_default();
+        let slot = K::slot(shelf);
         let name = object.name_any();
-        if let Some(known) = slot.get_mut(&name)
-            && !is_newer(&object, &known.object)
-        {
-            known.listing = known.listing.max(listing);
-            return None;
+        let mut listing = listing;
+        if let Some(known) = slot.get_mut(&name) {
+            listing = listing.max(known.listing);
+            if !known.is_older_than(&object) {
+                if known.listing != listing {
+                    Arc::make_mut(known).listing = listing;
+                }
+                return None;
+            }
         }
-        let listing = slot.get(&name).map_or(listing, |known| known.listing.max(listing));
-        slot.insert(name, Stored { object: Arc::new(object), listing, written });
+        match Stored::fold(&object, listing, written) {
+            Ok(stored) => {
+                slot.insert(name, Arc::new(stored));
+            }
+            Err(error) => {
+                shelf.malformed.insert(format!("{} {name}", K::kind(&())), error.to_string());
+            }
+        }
         Some(key)
     }
 
     /// Takes an object out that was found to be gone, or that we have just deleted for good.
     pub fn gone<K: Cached>(&self, key: &Key, name: &str, uid: &str) {
-        let mut entry = self.entry(key);
-        let known =
-            K::slot(&mut entry).remove(name).filter(|known| known.object.meta().uid.as_deref() == Some(uid));
-        if let Some(known) = known {
-            self.deleted(&*known.object);
+        let known = self.stored::<K>(key, name).filter(|known| known.uid.as_deref() == Some(uid));
+        if let Some(Ok(object)) = known.map(|known| known.unfold::<K>()) {
+            self.deleted(&object);
         }
     }
 
@@ -230,11 +339,10 @@ impl Cache {
             inner.deleted.retain(|_, (at, _)| now.duration_since(*at) < TOMBSTONE_LIFETIME);
             inner.deleted.insert(uid.clone(), (now, version(object)));
         }
-        let entry = inner.clusters.get_mut(&key)?;
-        let slot = K::slot(entry);
+        let slot = K::slot(inner.clusters.get_mut(&key)?);
         let name = object.name_any();
         // A successor of the same name may already be known.
-        if slot.get(&name).is_some_and(|known| known.object.meta().uid == object.meta().uid) {
+        if slot.get(&name).is_some_and(|known| known.uid.as_deref() == object.meta().uid.as_deref()) {
             slot.remove(&name);
         }
         inner.drop_if_empty(&key);
@@ -245,8 +353,8 @@ impl Cache {
     pub fn listed<K: Cached>(&self, listing: &Listing) -> HashSet<Key> {
         let mut lost = HashSet::new();
         let mut inner = self.write();
-        for (key, entry) in &mut inner.clusters {
-            let slot = K::slot(entry);
+        for (key, shelf) in &mut inner.clusters {
+            let slot = K::slot(shelf);
             let before = slot.len();
             slot.retain(|_, known| {
                 known.listing >= listing.number || known.written.is_some_and(|at| at >= listing.began)
@@ -277,14 +385,18 @@ impl Cache {
 
     /// Everything known about one cluster, at one moment.
     pub fn entry(&self, key: &Key) -> Entry {
-        self.read().clusters.get(key).cloned().unwrap_or_default()
+        let shelf = self.read().clusters.get(key).cloned();
+        shelf.map(|shelf| shelf.unfold()).unwrap_or_default()
     }
 
     /// The newest known version of this very object: an action of the same pass may have changed it.
     pub fn latest<K: Cached>(&self, object: &K) -> Option<K> {
-        let mut entry = self.entry(&object.key()?);
-        let known = K::slot(&mut entry).remove(&object.name_any())?.object;
-        (known.meta().uid == object.meta().uid).then(|| (*known).clone())
+        let known = self.stored::<K>(&object.key()?, &object.name_any())?;
+        (known.uid.as_deref() == object.meta().uid.as_deref()).then(|| known.unfold().ok())?
+    }
+
+    fn stored<K: Cached>(&self, key: &Key, name: &str) -> Option<Arc<Stored>> {
+        K::slot(self.write().clusters.get_mut(key)?).get(name).cloned()
     }
 
     /// Number of clusters known.
@@ -314,16 +426,7 @@ impl Inner {
     }
 
     fn drop_if_empty(&mut self, key: &Key) {
-        let empty = self.clusters.get(key).is_some_and(|e| {
-            e.clusters.is_empty()
-                && e.members.is_empty()
-                && e.pods.is_empty()
-                && e.volumes.is_empty()
-                && e.services.is_empty()
-                && e.budgets.is_empty()
-                && e.malformed.is_empty()
-        });
-        if empty {
+        if self.clusters.get(key).is_some_and(Shelf::is_empty) {
             self.clusters.remove(key);
         }
     }
@@ -334,18 +437,6 @@ fn prune_metadata<K: Resource>(object: &mut K) {
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    }
-}
-
-/// Whether `new` says more than `known`. Resource versions are decimal numbers that only grow; where one is not, the
-/// last word counts.
-fn is_newer<K: Resource>(new: &K, known: &K) -> bool {
-    if new.meta().uid != known.meta().uid {
-        return new.meta().creation_timestamp >= known.meta().creation_timestamp;
-    }
-    match (version(new), version(known)) {
-        (Some(new), Some(known)) => new > known,
-        _ => true,
     }
 }
 
@@ -367,7 +458,7 @@ mod tests {
     fn stored(cache: &Cache) -> Option<String> {
         let key = Key { namespace: "ns".into(), name: "c".into() };
         let entry = cache.entry(&key);
-        entry.clusters.get("c").and_then(|s| s.object.metadata.resource_version.clone())
+        entry.clusters.get("c").and_then(|c| c.metadata.resource_version.clone())
     }
 
     #[test]

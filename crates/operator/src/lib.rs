@@ -6,6 +6,7 @@ pub mod act;
 pub mod ambient;
 pub mod args;
 pub mod cache;
+pub mod events;
 pub mod http;
 pub mod leader;
 pub mod metrics;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::{EtcdMember, names};
 use etcd::{Endpoint, Etcd, Membership, Status};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -25,19 +26,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    pub async fn observe(&self, key: &Key, entry: &Entry) -> ClusterView {
-        let mut view = ClusterView {
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            cluster: entry.clusters.get(&key.name).map(|s| (*s.object).clone()),
-            members: members(entry),
-            headless_service: service(entry, &api::names::headless_service(&key.name)),
-            client_service: service(entry, &api::names::client_service(&key.name)),
-            budget: entry.budgets.get(&api::names::budget(&key.name)).map(|s| (*s.object).clone()),
-            etcd: EtcdView::default(),
-            settings: self.settings.clone(),
-            entropy: self.ambient.entropy(),
-        };
+    pub async fn observe(&self, key: &Key, entry: Entry) -> ClusterView {
+        let mut view = view(key, entry, self.settings.clone(), self.ambient.entropy());
         let speaks_plaintext = |c: &api::EtcdCluster| planner::unsupported(&c.spec).is_none();
         if view.living_cluster().is_some_and(speaks_plaintext) {
             self.ask_etcd(&mut view).await;
@@ -107,18 +97,26 @@ fn first_failure(view: &ClusterView) -> Option<etcd::Error> {
     view.members.iter().find_map(|m| m.etcd.as_ref()?.as_ref().err().cloned())
 }
 
-fn members(entry: &Entry) -> Vec<MemberView> {
-    let with_belongings = |(name, stored): (&String, &crate::cache::Stored<api::EtcdMember>)| MemberView {
-        member: (*stored.object).clone(),
-        pod: entry.pods.get(name).map(|s| (*s.object).clone()),
-        volume: entry.volumes.get(&api::names::pvc(name)).map(|s| (*s.object).clone()),
+/// What the cache has of a cluster; etcd has not been asked yet.
+pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> ClusterView {
+    let with_belongings = |(name, member): (String, EtcdMember)| MemberView {
+        member,
+        pod: entry.pods.remove(&name),
+        volume: entry.volumes.remove(&names::pvc(&name)),
         etcd: None,
     };
-    entry.members.iter().map(with_belongings).collect()
-}
-
-fn service(entry: &Entry, name: &str) -> Option<k8s_openapi::api::core::v1::Service> {
-    entry.services.get(name).map(|s| (*s.object).clone())
+    ClusterView {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        cluster: entry.clusters.remove(&key.name),
+        members: entry.members.into_iter().map(with_belongings).collect(),
+        headless_service: entry.services.remove(&names::headless_service(&key.name)),
+        client_service: entry.services.remove(&names::client_service(&key.name)),
+        budget: entry.budgets.remove(&names::budget(&key.name)),
+        etcd: EtcdView::default(),
+        settings,
+        entropy,
+    }
 }
 
 /// Where a member can be asked, if it has a Pod with an address.
@@ -126,11 +124,11 @@ pub fn endpoint(member: &MemberView) -> Option<Endpoint> {
     let pod: &Pod = member.living_pod()?;
     let ip = pod.status.as_ref()?.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;
     let address = if ip.contains(':') { format!("[{ip}]:2379") } else { format!("{ip}:2379") };
-    let name = api::names::dns_name(member.name(), &member.service_name(), member.namespace());
+    let name = names::dns_name(member.name(), &member.service_name(), member.namespace());
     Some(Endpoint {
         identity: pod.metadata.uid.clone().unwrap_or_default(),
         address,
-        authority: format!("{name}:{}", api::names::CLIENT_PORT),
+        authority: format!("{name}:{}", names::CLIENT_PORT),
     })
 }
 

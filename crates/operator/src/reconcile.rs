@@ -64,7 +64,7 @@ impl Reconciler {
             return Some(AT_REST);
         }
 
-        let mut view = self.observer.observe(key, &entry).await;
+        let mut view = self.observer.observe(key, entry).await;
         if view.etcd.membership.is_some() {
             memory.confirmed = Some(Instant::now());
         }

@@ -8,7 +8,6 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
 use kube::core::object::HasStatus;
-use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Client, Resource};
 use planner::{Action, ClusterView, Plan};
 use serde::Serialize;
@@ -17,12 +16,13 @@ use tracing::{info, warn};
 
 use crate::act::{Error, is_reason, is_terminating, limited};
 use crate::cache::{Cache, Cached, Key};
+use crate::events::{Announcer, News, Tone};
 
 /// Tells.
 pub struct Reporter {
     pub client: Client,
     pub cache: Arc<Cache>,
-    pub recorder: Recorder,
+    pub announcer: Announcer,
 }
 
 impl Reporter {
@@ -80,7 +80,7 @@ impl Reporter {
         if let Some(reason) = action.reason() {
             let related =
                 action.member().map(|name| EtcdMember::new(name, EtcdMemberSpec::default()).object_ref(&()));
-            self.announce(view, EventType::Normal, reason, capitalized(&action.to_string()), related);
+            self.announce(view, Tone::Normal, reason, capitalized(&action.to_string()), related);
         }
     }
 
@@ -97,7 +97,7 @@ impl Reporter {
             Error::Api { source, .. } if is_terminating(source) => tracing::debug!(cluster = %key, "{error}"),
             _ => {
                 warn!(cluster = %key, "{error}");
-                self.announce(view, EventType::Warning, "ReconcileFailed", error.to_string(), None);
+                self.announce(view, Tone::Warning, "ReconcileFailed", error.to_string(), None);
             }
         }
     }
@@ -105,7 +105,7 @@ impl Reporter {
     /// Something only the user can change.
     pub fn complain(&self, key: &Key, view: &ClusterView, about: &str) {
         warn!(cluster = %key, "{about}");
-        self.announce(view, EventType::Warning, "Blocked", capitalized(about), None);
+        self.announce(view, Tone::Warning, "Blocked", capitalized(about), None);
     }
 
     /// An object can not be read, so its cluster is left alone. `object` is its kind and name.
@@ -121,7 +121,7 @@ impl Reporter {
             namespace: Some(key.namespace.clone()),
             ..ObjectReference::default()
         };
-        self.publish(about, EventType::Warning, "Unreadable", note, None);
+        self.publish(about, Tone::Warning, "Unreadable", note, None);
     }
 
     /// Tells of every condition of the cluster that flipped: `kubectl describe` shows when it went wrong, and when right.
@@ -137,9 +137,9 @@ impl Reporter {
             if quiet || new.reason == reason::PAUSED {
                 continue;
             }
-            let type_ = if new.status == bad { EventType::Warning } else { EventType::Normal };
+            let tone = if new.status == bad { Tone::Warning } else { Tone::Normal };
             let note = format!("{} is {}: {}", new.type_, new.status, new.message);
-            self.announce(view, type_, &new.reason, note, None);
+            self.announce(view, tone, &new.reason, note, None);
         }
     }
 
@@ -154,15 +154,15 @@ impl Reporter {
         if before.and_then(reason_of).is_some_and(|(old, _)| old == reason) {
             return;
         }
-        let (what, type_) = match &*reason {
-            reason::INITIAL_SNAPSHOT => ("initialising cluster status", EventType::Normal),
-            reason::SPEC_CHANGED => ("previous target reached; adopting new spec", EventType::Normal),
-            reason::RETRY_AFTER_DEADLINE => ("deadline exceeded; adopting new spec", EventType::Normal),
-            reason::DEADLINE_EXCEEDED | reason::BOOTSTRAP_FAILED => ("deadline exceeded", EventType::Warning),
+        let (what, tone) = match &*reason {
+            reason::INITIAL_SNAPSHOT => ("initialising cluster status", Tone::Normal),
+            reason::SPEC_CHANGED => ("previous target reached; adopting new spec", Tone::Normal),
+            reason::RETRY_AFTER_DEADLINE => ("deadline exceeded; adopting new spec", Tone::Normal),
+            reason::DEADLINE_EXCEEDED | reason::BOOTSTRAP_FAILED => ("deadline exceeded", Tone::Warning),
             _ => return,
         };
         info!(cluster = %format_args!("{}/{}", view.namespace, view.name), "{what}: {message}");
-        self.announce(view, type_, &reason, format!("{}: {message}", capitalized(what)), None);
+        self.announce(view, tone, &reason, format!("{}: {message}", capitalized(what)), None);
     }
 
     /// Tells of members that run another version than they were made for.
@@ -178,7 +178,7 @@ impl Reporter {
             let related = member.member.object_ref(&());
             self.announce(
                 view,
-                EventType::Warning,
+                Tone::Warning,
                 conditions::VERSION_DRIFTED,
                 capitalized(&note),
                 Some(related),
@@ -186,39 +186,32 @@ impl Reporter {
         }
     }
 
-    /// Publishes an Event about the cluster without making the pass wait for it. Events about different members are told
-    /// apart by `secondary`; without it they would be counted as one.
+    /// Publishes an Event about the cluster without making the pass wait for it.
     fn announce(
         &self,
         view: &ClusterView,
-        type_: EventType,
+        tone: Tone,
         reason: &str,
         note: String,
-        secondary: Option<ObjectReference>,
+        related: Option<ObjectReference>,
     ) {
         if let Some(cluster) = &view.cluster {
-            self.publish(cluster.object_ref(&()), type_, reason, note, secondary);
+            self.publish(cluster.object_ref(&()), tone, reason, note, related);
         }
     }
 
     fn publish(
         &self,
         about: ObjectReference,
-        type_: EventType,
+        tone: Tone,
         reason: &str,
         note: String,
-        secondary: Option<ObjectReference>,
+        related: Option<ObjectReference>,
     ) {
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(note),
-            action: reason.to_owned(),
-            secondary,
-        };
-        let recorder = self.recorder.clone();
+        let news = News { tone, reason: reason.to_owned(), note, about, related };
+        let announcer = self.announcer.clone();
         tokio::spawn(async move {
-            if let Err(error) = recorder.publish(&event, &about).await {
+            if let Err(error) = announcer.tell(news).await {
                 tracing::debug!(%error, "an Event could not be published");
             }
         });

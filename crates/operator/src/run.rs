@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::events::{Recorder, Reporter as EventReporter};
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -18,6 +17,7 @@ use crate::act::Actor;
 use crate::ambient::Real;
 use crate::args::Args;
 use crate::cache::{Cache, Key};
+use crate::events::Announcer;
 use crate::http;
 use crate::leader::{Candidate, Mandate};
 use crate::metrics::Metrics;
@@ -120,8 +120,7 @@ fn reconciler(
 ) -> Reconciler {
     let etcd: Arc<dyn etcd::Etcd> = Arc::new(etcd::Pool::default());
     let instance = std::env::var("HOSTNAME").ok();
-    let recorder =
-        Recorder::new(client.clone(), EventReporter { controller: "etcd-operator".into(), instance });
+    let announcer = Announcer::new(client.clone(), instance);
     Reconciler {
         observer: Observer {
             cache: cache.clone(),
@@ -130,7 +129,7 @@ fn reconciler(
             ambient: Arc::new(Real),
         },
         actor: Actor { client: client.clone(), cache: cache.clone(), etcd, mandate },
-        reporter: Reporter { client: client.clone(), cache: cache.clone(), recorder },
+        reporter: Reporter { client: client.clone(), cache: cache.clone(), announcer },
         cache,
         metrics,
         memory: Mutex::new(HashMap::new()),

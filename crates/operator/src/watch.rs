@@ -22,6 +22,10 @@ use tracing::warn;
 use crate::cache::{Cache, Cached, Key, Listing};
 use crate::queue::Queue;
 
+/// Objects in one part of a listing. On their way to structures they take many times the room of their text, six kinds at
+/// once, and that is what a restarted operator needs most memory for.
+const PAGE: u32 = 25;
+
 /// How many first listings are still to come; zero means the cache can be trusted.
 #[derive(Default)]
 pub struct Pending(AtomicUsize);
@@ -55,15 +59,16 @@ impl Watches {
     /// Starts all watches. They run until the set is dropped.
     pub fn start(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let ours = watcher::Config::default().labels(labels::CLUSTER);
+        let all = watcher::Config::default().page_size(PAGE);
+        let ours = all.clone().labels(labels::CLUSTER);
         let namespaces: Vec<Option<&str>> = match self.namespaces.as_slice() {
             [] => vec![None],
             some => some.iter().map(|n| Some(n.as_str())).collect(),
         };
         for namespace in namespaces {
             // Members are found by spec.clusterName, so that one without a label is not lost.
-            self.spawn::<EtcdCluster>(&mut tasks, namespace, watcher::Config::default());
-            self.spawn::<EtcdMember>(&mut tasks, namespace, watcher::Config::default());
+            self.spawn::<EtcdCluster>(&mut tasks, namespace, all.clone());
+            self.spawn::<EtcdMember>(&mut tasks, namespace, all.clone());
             self.spawn::<Pod>(&mut tasks, namespace, ours.clone());
             self.spawn::<PersistentVolumeClaim>(&mut tasks, namespace, ours.clone());
             self.spawn::<Service>(&mut tasks, namespace, ours.clone());

@@ -1,16 +1,14 @@
 //! One pass over one cluster, call by call: observe, plan, act, report, with the semantics of the operator's own code.
 //! Between any two calls the world goes on.
 
-use api::names;
 use etcd::{Endpoint, Membership};
 use operator::cache::{Entry, Key};
-use operator::observe::{endpoint, is_minority, voters};
-use planner::{ClusterView, EtcdView, MemberView, Plan, Seen, Settings};
+use operator::observe::{self, endpoint, is_minority, voters};
+use planner::{ClusterView, Plan, Seen, Settings};
 
 use super::call::{Answer, Call, EtcdCall, Failure};
 use super::memory::{Outcome, Stop};
 use crate::Millis;
-use crate::world::NAMESPACE;
 
 /// As in the operator: how long a list is waited for from members that are too few to have one.
 const HASTE: Millis = 300;
@@ -48,27 +46,14 @@ impl Pass {
     pub fn begin(
         now: Millis,
         key: &Key,
-        entry: &Entry,
+        entry: Entry,
         quorum_at: Option<Millis>,
         settings: Settings,
         entropy: u64,
     ) -> Self {
-        let service = |name: String| entry.services.get(&name).map(|s| (*s.object).clone());
-        let view = ClusterView {
-            namespace: NAMESPACE.to_owned(),
-            name: key.name.clone(),
-            cluster: entry.clusters.get(&key.name).map(|s| (*s.object).clone()),
-            members: members(entry),
-            headless_service: service(names::headless_service(&key.name)),
-            client_service: service(names::client_service(&key.name)),
-            budget: entry.budgets.get(&names::budget(&key.name)).map(|s| (*s.object).clone()),
-            etcd: EtcdView::default(),
-            settings,
-            entropy,
-        };
         Self {
             began: now,
-            view,
+            view: observe::view(key, entry, settings, entropy),
             plan: Plan::default(),
             phase: Phase::AskStatus,
             outcome: Outcome::default(),
@@ -134,14 +119,4 @@ impl Pass {
         let first = || self.view.members.iter().find_map(|m| m.etcd.as_ref()?.as_ref().err().cloned());
         self.view.etcd.failure = self.failure.take().or_else(first);
     }
-}
-
-fn members(entry: &Entry) -> Vec<MemberView> {
-    let belongings = |(name, stored): (&String, &operator::cache::Stored<api::EtcdMember>)| MemberView {
-        member: (*stored.object).clone(),
-        pod: entry.pods.get(name).map(|s| (*s.object).clone()),
-        volume: entry.volumes.get(&names::pvc(name)).map(|s| (*s.object).clone()),
-        etcd: None,
-    };
-    entry.members.iter().map(belongings).collect()
 }

@@ -88,7 +88,7 @@ impl Simulation {
         }
         let quorum_at = operator.workers.get(key).and_then(|w| w.memory.quorum_at);
         let entropy = self.world.rng.random();
-        Some(Pass::begin(self.world.now, key, &entry, quorum_at, settings, entropy))
+        Some(Pass::begin(self.world.now, key, entry, quorum_at, settings, entropy))
     }
 
     fn go_on(&mut self, id: usize, pass: &mut Pass) -> Next {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::runtime::events::{Recorder, Reporter as EventReporter};
 use operator::act::Actor;
 use operator::ambient::Ambient;
 use operator::cache::{Cache, Key};
+use operator::events::Announcer;
 use operator::leader::Mandate;
 use operator::metrics::Metrics;
 use operator::observe::Observer;
@@ -79,13 +79,12 @@ fn reconciler(stage: &Stage, client: kube::Client, cache: Arc<Cache>) -> Reconci
             .map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
         ..Settings::default()
     };
-    let reporter = EventReporter { controller: "etcd-operator".into(), instance: None };
-    let recorder = Recorder::new(client.clone(), reporter);
+    let announcer = Announcer::new(client.clone(), None);
     let ambient = Arc::new(Simulated { stage: stage.clone() });
     Reconciler {
         observer: Observer { cache: cache.clone(), etcd: etcd.clone(), settings, ambient },
         actor: Actor { client: client.clone(), cache: cache.clone(), etcd, mandate: Mandate::default() },
-        reporter: Reporter { client, cache: cache.clone(), recorder },
+        reporter: Reporter { client, cache: cache.clone(), announcer },
         cache,
         metrics: Arc::new(Metrics::default()),
         memory: Mutex::new(HashMap::new()),

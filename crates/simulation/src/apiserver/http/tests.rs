@@ -7,11 +7,11 @@ use api::{EtcdCluster, EtcdMember};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::events::{self, Recorder};
 use kube::runtime::reflector::{self, reflector};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::Event};
 use kube::{Error, Resource as _, ResourceExt as _};
+use operator::events::{Announcer, News, Tone};
 use operator::leader::{Candidate, Mandate};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -308,16 +308,11 @@ async fn the_operator_leads_and_tells() {
     assert!(other.is_err(), "there is a leader");
 
     let about = create(&clusters(&shared), "c").await.object_ref(&());
-    let recorder = Recorder::new(client, "etcd-operator".into());
-    let event = events::Event {
-        type_: events::EventType::Normal,
-        reason: "MemberAdded".into(),
-        note: None,
-        action: "Add".into(),
-        secondary: None,
-    };
-    recorder.publish(&event, &about).await.unwrap();
-    recorder.publish(&event, &about).await.unwrap();
+    let announcer = Announcer::new(client, None);
+    let (reason, note) = ("MemberCreated".to_owned(), "Created member c-1".to_owned());
+    let news = News { tone: Tone::Normal, reason, note, about, related: None };
+    announcer.tell(news.clone()).await.unwrap();
+    announcer.tell(news).await.unwrap();
     let (told, _) = shared.with(|server, _| server.list(EVENT, Some("ns"), &Selector::all()));
     assert_eq!(told.iter().map(|event| &event["series"]["count"]).collect::<Vec<_>>(), [&json!(2)]);
 }
