@@ -309,18 +309,30 @@ impl Actor {
         if same { Ok(()) } else { Err(Error::Stale(what)) }
     }
 
-    /// A last, live look before a finalizer goes because the cluster is gone: a cache can be wrong about absence.
+    /// A last, live look before a finalizer goes because the cluster is gone or has never formed: a cache can be wrong
+    /// about what is not there.
     async fn confirm(&self, view: &ClusterView, because: &Release) -> Result<(), Error> {
-        let Release::ClusterDeleted { cluster, uid } = because else { return Ok(()) };
-        let what = format!("EtcdCluster {cluster}");
-        let call = self.api::<EtcdCluster>(view);
-        // Metadata is enough, and readable even where the spec is not.
-        let live = limited(&what, call.get_metadata_opt(cluster)).await?;
-        // A member without an owner belongs to any cluster of its name.
-        let lives = live.is_some_and(|c| {
-            (uid.is_none() || c.metadata.uid == *uid) && c.metadata.deletion_timestamp.is_none()
-        });
-        if lives { Err(Error::Stale(what)) } else { Ok(()) }
+        let what = format!("EtcdCluster {}", view.name);
+        let clusters = self.api::<EtcdCluster>(view);
+        let holds = match because {
+            Release::OutOfEtcd => return Ok(()),
+            Release::ClusterDeleted { cluster, uid } => {
+                // Metadata is enough, and readable even where the spec is not.
+                let live = limited(&what, clusters.get_metadata_opt(cluster)).await?;
+                // A member without an owner belongs to any cluster of its name.
+                live.is_none_or(|c| {
+                    (uid.is_some() && c.metadata.uid != *uid) || c.metadata.deletion_timestamp.is_some()
+                })
+            }
+            Release::NeverFormed => {
+                let uid = view.cluster.as_ref().and_then(|c| c.metadata.uid.as_ref());
+                let live = limited(&what, clusters.get_opt(&view.name)).await?;
+                live.is_some_and(|c| {
+                    c.metadata.uid.as_ref() == uid && c.status.is_none_or(|s| s.cluster_id.is_none())
+                })
+            }
+        };
+        if holds { Ok(()) } else { Err(Error::Stale(what)) }
     }
 }
 

@@ -131,7 +131,8 @@ pub enum Leaving {
 pub enum Release {
     /// A linearizable read of this pass does not list it (any more).
     OutOfEtcd,
-    /// It never was in an etcd cluster.
+    /// It never was in an etcd cluster. The last look before the finalizer goes is a live one: the cluster still does not
+    /// know of any.
     NeverFormed,
     /// Its cluster object (this UID, if it is known) is deleted. The last look before the finalizer goes is a live one.
     ClusterDeleted { cluster: String, uid: Option<String> },

@@ -60,7 +60,14 @@ pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
 
 fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
     if !scene.is_formed() {
-        plan.act(release(member, Release::NeverFormed));
+        // Its etcd has answered before, so there is a cluster, and the record of that may be on its way.
+        let answered = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
+        if answered && member.living_pod().is_some() {
+            plan.wait_for(format!("member {} can leave once its etcd answers again", member.name()));
+            plan.look_again(Next::Soon);
+        } else {
+            plan.act(release(member, Release::NeverFormed));
+        }
         return;
     }
     let Some(list) = scene.membership() else {
@@ -296,6 +303,22 @@ mod tests {
         world.view.cluster = None;
         assert!(
             matches!(&world.plan().actions[..], [Action::ReleaseMember { finalizers, .. }] if *finalizers == ["theirs"])
+        );
+    }
+
+    #[test]
+    fn a_seed_whose_etcd_has_answered_is_not_let_go_as_one_that_never_formed() {
+        let mut world = world(1);
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        world.view.etcd.membership = None;
+        world.member(0).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        delete(world.member(0));
+        assert_eq!(world.plan().actions, [], "the record that it has formed may be on its way");
+        world.member(0).pod = None;
+        let actions = world.plan().actions;
+        assert!(
+            matches!(&actions[..], [Action::ReleaseMember { because: Release::NeverFormed, .. }, ..]),
+            "{actions:?}"
         );
     }
 

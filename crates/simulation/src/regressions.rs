@@ -23,6 +23,7 @@ pub fn all() -> Vec<Scenario> {
         broken_one_in_the_way(),
         paused_and_deleted(),
         orphan_out_in_memory(),
+        formed_but_not_recorded(),
     ]
 }
 
@@ -432,5 +433,32 @@ fn orphan_out_in_memory() -> Scenario {
         },
         vec![wish("c", 2, "3.5.35", 262)],
         vec![(156_679, Incident::StripMember { pick: 6 }), (156_726, Incident::Evict { pick: 52 })],
+    )
+}
+
+fn formed_but_not_recorded() -> Scenario {
+    day(
+        (
+            "regression-formed-but-not-recorded",
+            "rule 4: a seed was let go while the record that it had formed was on its way",
+        ),
+        (2_019_268, 210_000),
+        Temper {
+            nodes: 3,
+            local_volumes: false,
+            slowest_start: 8000,
+            slowest_bind: 200,
+            slowest_watch: 300,
+            node_patience: 100_000,
+            lost_member_timeout: Some(60_000),
+            reuses_addresses: false,
+            write_period: 1000,
+        },
+        vec![wish("c", 1, "3.6.16", 1681)],
+        vec![
+            (4604, Incident::Call { skip: 3, fate: Fate::Late(10_651) }),
+            (11_221, Incident::DeleteMember { pick: 17 }),
+            (14_196, Incident::Call { skip: 0, fate: Fate::Late(7654) }),
+        ],
     )
 }

@@ -23,6 +23,8 @@ pub struct Look {
 pub enum Wanted {
     /// The cluster of this UID lives.
     Alive(Option<String>),
+    /// The cluster of this UID lives, and does not know of any etcd cluster yet.
+    Unformed(Option<String>),
     /// The cluster is gone, going, or another one.
     ClusterGone(Option<String>),
     /// Nobody has that name.
@@ -45,6 +47,10 @@ pub fn look(view: &ClusterView, action: &Action) -> Option<Look> {
         Action::ReleaseMember { because: Release::ClusterDeleted { cluster, uid }, .. } => {
             let call = Call::Get(ETCD_CLUSTER, cluster.clone());
             Some(Look { call, wanted: Wanted::ClusterGone(uid.clone()) })
+        }
+        Action::ReleaseMember { because: Release::NeverFormed, .. } => {
+            let uid = view.cluster.as_ref().and_then(|c| c.metadata.uid.clone());
+            Some(Look { call: Call::Get(ETCD_CLUSTER, view.name.clone()), wanted: Wanted::Unformed(uid) })
         }
         Action::RemoveOrphan { member, .. } => {
             Some(Look { call: Call::Get(ETCD_MEMBER, member.clone()), wanted: Wanted::Absent })
@@ -77,7 +83,12 @@ pub fn judge(wanted: &Wanted, answer: Result<Answer, Failure>) -> Result<(), Sto
     let alive = |o: &Value| o["metadata"]["deletionTimestamp"].is_null();
     match wanted {
         Wanted::Alive(wanted) if live.as_ref().is_some_and(|c| uid(c) == *wanted && alive(c)) => Ok(()),
-        Wanted::Alive(_) => Err(Stop::Stale),
+        Wanted::Unformed(wanted)
+            if live.as_ref().is_some_and(|c| uid(c) == *wanted && c["status"]["clusterID"].is_null()) =>
+        {
+            Ok(())
+        }
+        Wanted::Alive(_) | Wanted::Unformed(_) => Err(Stop::Stale),
         Wanted::ClusterGone(wanted) => {
             let lives = live.as_ref().is_some_and(|c| (wanted.is_none() || uid(c) == *wanted) && alive(c));
             if lives { Err(Stop::Stale) } else { Ok(()) }
