@@ -4,6 +4,7 @@
 //! Objects lie here folded, as JSON: a Pod of Rust structures is several times as large, and nobody reads it between two
 //! passes.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -68,7 +69,7 @@ pub type Slot = BTreeMap<String, Arc<Stored>>;
 /// An object, and where it came from.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    json: Box<[u8]>,
+    form: Form,
     uid: Option<Box<str>>,
     version: Option<u64>,
     created: Option<Timestamp>,
@@ -78,25 +79,34 @@ pub struct Stored {
     written: Option<Instant>,
 }
 
+/// How an object lies in the cache.
+#[derive(Clone, Debug)]
+enum Form {
+    Json(Box<[u8]>),
+    Whole(Arc<dyn Any + Send + Sync>),
+}
+
 impl Stored {
-    fn fold<K: Cached>(
-        object: &K,
-        listing: u64,
-        written: Option<Instant>,
-    ) -> Result<Self, serde_json::Error> {
+    fn new<K: Cached>(object: &K, form: Form, listing: u64, written: Option<Instant>) -> Self {
         let meta = object.meta();
-        Ok(Self {
-            json: serde_json::to_vec(object)?.into_boxed_slice(),
+        Self {
+            form,
             uid: meta.uid.clone().map(String::into_boxed_str),
             version: version(object),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             listing,
             written,
-        })
+        }
     }
 
     fn unfold<K: Cached>(&self) -> Result<K, serde_json::Error> {
-        serde_json::from_slice(&self.json)
+        match &self.form {
+            Form::Json(json) => serde_json::from_slice(json),
+            Form::Whole(object) => object
+                .downcast_ref::<K>()
+                .cloned()
+                .ok_or_else(|| serde::de::Error::custom("it is an object of another kind")),
+        }
     }
 
     /// Whether `new` says more. Resource versions are decimal numbers that only grow; where one is not, the last word
@@ -254,6 +264,7 @@ impl Cached for PodDisruptionBudget {
 #[derive(Default)]
 pub struct Cache {
     inner: RwLock<Inner>,
+    keeps_whole: bool,
 }
 
 #[derive(Default)]
@@ -280,6 +291,11 @@ impl Listing {
 }
 
 impl Cache {
+    /// One that does not fold: for simulations, which have more memory than time.
+    pub fn whole() -> Self {
+        Self { keeps_whole: true, ..Self::default() }
+    }
+
     /// Takes in what a watch or a listing shows. Returns the cluster to look at, if this was news.
     pub fn seen<K: Cached>(&self, object: K, listing: &Listing) -> Option<Key> {
         self.put(object, listing.number, None)
@@ -311,9 +327,14 @@ impl Cache {
                 return None;
             }
         }
-        match Stored::fold(&object, listing, written) {
-            Ok(stored) => {
-                slot.insert(name, Arc::new(stored));
+        let stored = |form| Arc::new(Stored::new(&object, form, listing, written));
+        if self.keeps_whole {
+            slot.insert(name, stored(Form::Whole(Arc::new(object.clone()))));
+            return Some(key);
+        }
+        match serde_json::to_vec(&object) {
+            Ok(json) => {
+                slot.insert(name, stored(Form::Json(json.into_boxed_slice())));
             }
             Err(error) => {
                 shelf.malformed.insert(format!("{} {name}", K::kind(&())), error.to_string());

@@ -33,7 +33,7 @@ impl Eyes {
     pub fn open(world: &World) -> Self {
         let labelled = Selector::labels(labels::CLUSTER).unwrap_or_default();
         let selectors = std::array::from_fn(|kind| if kind < 2 { Selector::all() } else { labelled.clone() });
-        let mut eyes = Self { cache: Arc::default(), watches: vec![], selectors };
+        let mut eyes = Self { cache: Arc::new(Cache::whole()), watches: vec![], selectors };
         for kind in 0..WATCHED.len() {
             eyes.watches.push(Watch { revision: 0, listing: Listing::first(), due: false });
             eyes.list(world, kind);
