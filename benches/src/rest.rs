@@ -14,9 +14,6 @@ use crate::ready::Medium;
 use crate::stage::Stage;
 use crate::target::Target;
 
-/// The last touches of the kubelet and of others come a while after a cluster is ready.
-const QUIET: Duration = Duration::from_secs(20);
-
 /// What some clusters cost in a window of time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Rest {
@@ -94,7 +91,7 @@ async fn observe(
     window: Duration,
 ) -> Result<Rest> {
     let step = Step::begin(format!("at rest: {what}, {} s", window.as_secs()));
-    tokio::time::sleep(QUIET).await;
+    requests.cease().await?;
     let process = Process::of_pod(&target.pod().await?)?;
     let pods: Vec<Pod> = stage.world().pods.values().cloned().collect();
     let began = Instant::now();

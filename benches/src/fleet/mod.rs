@@ -39,8 +39,6 @@ const AT_ONCE: usize = 32;
 /// Members that are lost, one after the other.
 const LOSSES: usize = 10;
 const RETRIES: usize = 30;
-/// An operator looks at each cluster at least that often.
-const ROUND: Duration = Duration::from_secs(35);
 /// A thousand clusters take a while on two cores.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
@@ -211,7 +209,7 @@ impl Site<'_> {
 
     async fn rest(&self, process: Process, clusters: usize) -> Result<Rest> {
         let step = Step::begin(format!("at rest, {} s", self.window.as_secs()));
-        self.quiet(&step).await?;
+        self.requests.cease().await?;
         let began = Instant::now();
         let before = (self.requests.count().await?, self.members.calls(), process.usage()?);
         tokio::time::sleep(self.window).await;
@@ -227,25 +225,6 @@ impl Site<'_> {
         };
         step.done(&format!("{:.2} CPU seconds a minute", rest.cpu_per_minute()));
         Ok(rest)
-    }
-
-    /// Waits until the last steps are done and the last Events told: nothing is asked of the API server for as long as it
-    /// takes the operator to look at every cluster.
-    async fn quiet(&self, step: &Step) -> Result<()> {
-        let began = Instant::now();
-        let (mut before, mut since) = (self.requests.count().await?, began);
-        while since.elapsed() < ROUND {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            let now = self.requests.count().await?;
-            if now != before {
-                (before, since) = (now, Instant::now());
-                step.far("waiting for the last requests");
-            }
-            if began.elapsed() > LIMIT {
-                bail!("the operator does not come to rest");
-            }
-        }
-        Ok(())
     }
 
     /// Loses single members of single clusters, and gives them back.

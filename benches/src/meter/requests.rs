@@ -2,6 +2,8 @@
 //! FlowSchema can be made for every verb of one user. They lead to the priority level that service accounts have
 //! anyway, so nothing is quicker or slower for being counted.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -16,6 +18,10 @@ const LABEL: &str = "etcd-operator-bench/requests";
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 /// The lease of the leader election: two a renewal, whatever there is to do. Counted apart.
 const LEASE: &str = "lease";
+/// Long enough for the operator to have looked at every cluster.
+const ROUND: Duration = Duration::from_secs(35);
+/// Who still asks then is at rest as far as he ever is.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Counts the requests of one service account until it is closed.
 pub struct Requests {
@@ -52,6 +58,24 @@ impl Requests {
     pub async fn count(&self) -> Result<Counts> {
         let page = self.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
         Ok(parse(&page))
+    }
+
+    /// Waits until the last steps are done and the last Events told, and nothing but the lease is asked for.
+    pub async fn cease(&self) -> Result<()> {
+        let began = Instant::now();
+        let (mut before, mut since) = (self.work().await?, began);
+        while since.elapsed() < ROUND && began.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let now = self.work().await?;
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    async fn work(&self) -> Result<u64> {
+        Ok(self.count().await?.iter().filter(|(verb, _)| *verb != LEASE).map(|(_, count)| count).sum())
     }
 }
 
