@@ -60,6 +60,10 @@ impl Template {
         let mut spec = self.pod.clone();
         spec.hostname = Some(member.to_owned());
         spec.subdomain = Some(cluster.to_owned());
+        // A Pod that knows its own name does not wait for DNS to tell it.
+        for alias in spec.host_aliases.iter_mut().flatten() {
+            alias.hostnames = Some(vec![names::dns_name(member, cluster, namespace)]);
+        }
         for volume in spec.volumes.iter_mut().flatten() {
             if let Some(claim) = &mut volume.persistent_volume_claim {
                 claim.claim_name = names::pvc(member);
@@ -127,7 +131,7 @@ fn metadata(cluster: &str, name: &str) -> ObjectMeta {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaimVolumeSource, Volume};
+    use k8s_openapi::api::core::v1::{Container, HostAlias, PersistentVolumeClaimVolumeSource, Volume};
 
     use super::*;
 
@@ -147,6 +151,10 @@ mod tests {
             node_name: Some("node1".into()),
             containers: vec![container],
             volumes: Some(vec![volume]),
+            host_aliases: Some(vec![HostAlias {
+                ip: "127.0.0.1".into(),
+                hostnames: Some(vec!["c-abcde.c.ns.svc".into()]),
+            }]),
             ..PodSpec::default()
         };
         let claim = PersistentVolumeClaimSpec { volume_name: Some("pv".into()), ..Default::default() };
@@ -160,6 +168,8 @@ mod tests {
     #[test]
     fn a_pod_by_hand_is_the_operators_under_another_name() {
         let pod = template().pod("ns", "h", "h-0", &Start::Seed);
+        let text = serde_json::to_string(&pod).unwrap();
+        assert!(!text.contains("c-abcde"), "{text}");
         let spec = pod.spec.unwrap();
         assert_eq!(spec.node_name, None, "the scheduler has its part to do");
         assert_eq!(spec.containers[0].image.as_deref(), Some("etcd:v1"));
@@ -168,7 +178,10 @@ mod tests {
         assert_eq!(flags::get(&line, "initial-cluster"), Some("h-0=http://h-0.h.ns.svc:2380"));
         assert_eq!(flags::get(&line, "initial-cluster-state"), Some("new"));
         assert_eq!(flags::get(&line, "quota"), Some("1"));
-        assert!(!line.iter().any(|word| word.contains("c-abcde")), "{line:?}");
+        assert_eq!(
+            spec.host_aliases.unwrap()[0].hostnames.as_deref(),
+            Some(&["h-0.h.ns.svc".to_owned()][..])
+        );
     }
 
     #[test]
