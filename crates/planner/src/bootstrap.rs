@@ -1,10 +1,11 @@
 //! The first member. Whatever the number of replicas, exactly one seed forms the cluster; all others join it. A cluster
 //! is formed once: after its id is known nothing here acts again.
 
+use api::conditions::{self, reason};
 use api::{EtcdClusterStatus, ids};
 
 use crate::healing::lost_data;
-use crate::view::Scene;
+use crate::view::{MemberView, Scene};
 use crate::{Action, Leaving, Next, Plan, joiner};
 
 /// Makes the seed, or finishes one that was left half-made.
@@ -45,6 +46,39 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
+/// Says so before a seed is let go whose etcd has answered once. The record that it has formed may still be on its way:
+/// it rests on the version of the cluster object that this replaces, so it can no longer arrive.
+pub(crate) fn announce_end(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
+    if status.cluster_id.is_some() {
+        return;
+    }
+    let Some(seed) = scene.members.iter().find(|m| m.is_deleting() && has_answered(m)) else { return };
+    let message = end_of(seed);
+    match status.conditions.iter_mut().find(|c| c.type_ == conditions::AVAILABLE) {
+        Some(available) => available.message = message,
+        None => {
+            scene.set_condition(status, conditions::AVAILABLE, false, reason::CLUSTER_UNREACHABLE, &message);
+        }
+    }
+}
+
+/// Whether a member of a cluster that is not known to have formed may be let go.
+pub(crate) fn may_go(scene: &Scene<'_>, member: &MemberView) -> bool {
+    let stored = scene.cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let announced =
+        || conditions::find(stored, conditions::AVAILABLE).is_some_and(|c| c.message == end_of(member));
+    !has_answered(member) || announced()
+}
+
+fn has_answered(member: &MemberView) -> bool {
+    member.member.status.as_ref().is_some_and(|status| status.member_id.is_some())
+}
+
+/// Names and UIDs: the next seed has the same name.
+fn end_of(member: &MemberView) -> String {
+    format!("bootstrap member {} (UID {}) is let go, another one begins anew", member.name(), member.uid())
+}
+
 /// Latches the id of the cluster that the seed formed. Only an answer that names exactly the seed counts (H13).
 pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     if status.cluster_id.is_some() {
@@ -64,7 +98,7 @@ pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 mod tests {
     use super::*;
     use crate::fixtures::World;
-    use api::{EtcdCluster, conditions};
+    use api::EtcdCluster;
 
     fn latched() -> EtcdCluster {
         EtcdCluster::test("ns", "c").latched()
@@ -106,7 +140,7 @@ mod tests {
         let mut world = World::new(cluster.clone());
         let mut seed = cluster.member("abcde");
         seed.spec.bootstrap = true;
-        world.view.members.push(crate::MemberView { member: seed, ..Default::default() });
+        world.view.members.push(MemberView { member: seed, ..Default::default() });
         let actions = world.pass();
         assert!(created(&actions).is_empty());
         assert!(actions.iter().any(|a| matches!(a, Action::WireMember { initial_cluster, .. }
@@ -127,7 +161,7 @@ mod tests {
         let mut world = World::new(cluster.clone());
         let mut stale = cluster.member("stale").seed();
         crate::fixtures::estrange(&mut stale);
-        world.view.members.push(crate::MemberView { member: stale, ..Default::default() });
+        world.view.members.push(MemberView { member: stale, ..Default::default() });
         let actions = world.pass();
         assert_eq!(created(&actions).len(), 1, "a seed of our own");
     }

@@ -4,6 +4,7 @@
 use api::labels;
 use etcd::Membership;
 
+use crate::bootstrap;
 use crate::disruption::{Verdict, may_remove};
 use crate::view::{ClusterView, MemberView, Scene, controlled_by, controller_uid};
 use crate::{Action, Next, Plan, Release};
@@ -60,13 +61,10 @@ pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
 
 fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
     if !scene.is_formed() {
-        // Its etcd has answered before, so there is a cluster, and the record of that may be on its way.
-        let answered = member.member.status.as_ref().is_some_and(|s| s.member_id.is_some());
-        if answered && member.living_pod().is_some() {
-            plan.wait_for(format!("member {} can leave once its etcd answers again", member.name()));
-            plan.look_again(Next::Soon);
-        } else {
+        if bootstrap::may_go(scene, member) {
             plan.act(release(member, Release::NeverFormed));
+        } else {
+            plan.look_again(Next::Now);
         }
         return;
     }
@@ -307,19 +305,22 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_whose_etcd_has_answered_is_not_let_go_as_one_that_never_formed() {
+    fn a_seed_whose_etcd_has_answered_is_let_go_only_when_no_record_of_it_can_arrive() {
         let mut world = world(1);
         world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
         world.view.etcd.membership = None;
         world.member(0).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
         delete(world.member(0));
-        assert_eq!(world.plan().actions, [], "the record that it has formed may be on its way");
-        world.member(0).pod = None;
-        let actions = world.plan().actions;
-        assert!(
-            matches!(&actions[..], [Action::ReleaseMember { because: Release::NeverFormed, .. }, ..]),
-            "{actions:?}"
-        );
+        let lets_go = |actions: &[Action]| {
+            actions.iter().any(|a| matches!(a, Action::ReleaseMember { because: Release::NeverFormed, .. }))
+        };
+        let plan = world.plan();
+        assert!(!lets_go(&plan.actions), "the record that it has formed may be on its way");
+        assert_eq!(plan.next, Next::Now);
+        let status = plan.cluster_status.unwrap();
+        assert_ne!(Some(&status), world.view.cluster.as_ref().unwrap().status.as_ref(), "so that it fails");
+        world.view.cluster.as_mut().unwrap().status = Some(status);
+        assert!(lets_go(&world.plan().actions));
     }
 
     #[test]

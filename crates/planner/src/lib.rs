@@ -109,6 +109,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     bootstrap::discover(&scene, &mut status);
     health::judge(&scene, &mut status);
     alarms::judge(&scene, &mut status);
+    bootstrap::announce_end(&scene, &mut status);
 
     // The target and the cluster id are latched before anything rests on them: a crash in between must not make two
     // passes decide from two different targets.

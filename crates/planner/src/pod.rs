@@ -40,7 +40,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             }
             Some(found) => {
                 relabel(member, found, plan);
-                settle(member, found, plan);
+                settle(scene, member, found, plan);
             }
         }
     }
@@ -69,10 +69,12 @@ fn relabel(member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
     }
 }
 
-/// A member that has joined must not begin anew, whatever becomes of its files while its first Pod stays (T7, H31).
-fn settle(member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
+/// A member that has joined must not begin anew, whatever becomes of its files while its first Pod stays (T7, H31). A seed
+/// may, as long as nobody has recorded that it formed anything: there is nobody else to join.
+fn settle(scene: &Scene<'_>, member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
     let alone = command::alone(member);
-    if member.has_joined()
+    if scene.is_formed()
+        && member.has_joined()
         && command::may_begin_anew(pod, &alone)
         && pod.metadata.deletion_timestamp.is_none()
     {

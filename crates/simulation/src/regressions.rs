@@ -24,6 +24,8 @@ pub fn all() -> Vec<Scenario> {
         paused_and_deleted(),
         orphan_out_in_memory(),
         formed_but_not_recorded(),
+        gone_before_it_was_recorded(),
+        settled_before_it_was_recorded(),
     ]
 }
 
@@ -459,6 +461,66 @@ fn formed_but_not_recorded() -> Scenario {
             (4604, Incident::Call { skip: 3, fate: Fate::Late(10_651) }),
             (11_221, Incident::DeleteMember { pick: 17 }),
             (14_196, Incident::Call { skip: 0, fate: Fate::Late(7654) }),
+        ],
+    )
+}
+
+fn gone_before_it_was_recorded() -> Scenario {
+    day(
+        (
+            "regression-gone-before-it-was-recorded",
+            "rule 8: a seed whose memory was gone was waited for, because it had answered once",
+        ),
+        (3_066_599, 72_000),
+        Temper {
+            nodes: 3,
+            local_volumes: false,
+            slowest_start: 25_000,
+            slowest_bind: 200,
+            slowest_watch: 2000,
+            node_patience: 300_000,
+            lost_member_timeout: Some(300_000),
+            reuses_addresses: true,
+            write_period: 150,
+        },
+        vec![Wish { memory: true, ..wish("c", 5, "3.5.35", 408) }],
+        vec![
+            (7290, Incident::Call { skip: 3, fate: Fate::RequestLost }),
+            (7513, Incident::Call { skip: 4, fate: Fate::AnswerLost }),
+            (8181, Incident::Scale { cluster: 0, replicas: 5 }),
+            (16_528, Incident::Evict { pick: 7 }),
+        ],
+    )
+}
+
+fn settled_before_it_was_recorded() -> Scenario {
+    day(
+        (
+            "regression-settled-before-it-was-recorded",
+            "rule 8: a seed that lost its memory could not begin anew, though nobody knew that it had formed",
+        ),
+        (3_063_731, 67_000),
+        Temper {
+            nodes: 5,
+            local_volumes: false,
+            slowest_start: 25_000,
+            slowest_bind: 200,
+            slowest_watch: 300,
+            node_patience: 300_000,
+            lost_member_timeout: None,
+            reuses_addresses: false,
+            write_period: 400,
+        },
+        vec![Wish { memory: true, ..wish("c", 5, "3.6.16", 905) }, wish("d", 5, "3.5.35", 1356)],
+        vec![
+            (3793, Incident::ClockJump { by: -18_912 }),
+            (3969, Incident::DeletePod { pick: 29, force: false }),
+            (4138, Incident::Evict { pick: 27 }),
+            (4432, Incident::DeleteMember { pick: 32 }),
+            (4754, Incident::Call { skip: 0, fate: Fate::RequestLost }),
+            (6323, Incident::Call { skip: 7, fate: Fate::AnswerLost }),
+            (10_017, Incident::Call { skip: 8, fate: Fate::DieAfter }),
+            (17_497, Incident::NodeDies { node: 3 }),
         ],
     )
 }

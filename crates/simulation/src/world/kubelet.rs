@@ -365,8 +365,7 @@ impl World {
         pod.stage = Stage::Backoff;
         pod.ready = false;
         pod.last_words = Some(words.to_owned());
-        pod.refused += u32::from(words.contains("unequal"));
-        let (name, refused, cluster) = (pod.name.clone(), pod.refused, pod.cluster.clone());
+        let (name, cluster) = (pod.name.clone(), pod.cluster.clone());
         self.note(|_| format!("etcd of {name} ends: {words}"));
         // T13: each restart waits longer, and the fifth costs the member.
         let undisturbed = self.ledger.undisturbed_since.is_some_and(|since| now - since > MINUTE);
@@ -375,9 +374,16 @@ impl World {
         let serves = |id: Option<u64>| id.is_some_and(|id| self.etcds.quorum_serves(id));
         let looked_after =
             self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));
-        if refused > 3 && undisturbed && looked_after {
-            let what = format!("{name} was started {refused} times with a list that is not etcd's");
-            self.ledger.violate(Violation::new(8, what));
+        if words.contains("unequal")
+            && undisturbed
+            && looked_after
+            && let Some(pod) = self.pods.get_mut(uid)
+        {
+            pod.refused += 1;
+            if pod.refused > 3 {
+                let what = format!("{name} was started {} times with a list that is not etcd's", pod.refused);
+                self.ledger.violate(Violation::new(8, what));
+            }
         }
         self.write_pod_status(uid);
         let at = now + pause + self.within(100, 800);
