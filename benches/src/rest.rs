@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::burst;
 use crate::foreign::Foreign;
-use crate::meter::{Counts, Process, Requests, difference, etcd_calls};
+use crate::meter::{Counts, Process, Requests, difference, etcd_calls, without_lease};
 use crate::progress::Step;
 use crate::ready::Medium;
 use crate::stage::Stage;
@@ -31,9 +31,7 @@ pub struct Rest {
 impl Rest {
     /// Requests a minute and cluster, without those for the lease of the leader election.
     pub fn requests_per_cluster(&self) -> f64 {
-        let all: u64 =
-            self.requests.iter().filter(|(verb, _)| *verb != "lease").map(|(_, count)| count).sum();
-        self.per_cluster(all)
+        self.per_cluster(without_lease(&self.requests))
     }
 
     pub fn calls_per_cluster(&self) -> f64 {

@@ -7,7 +7,7 @@ mod requests;
 
 pub use etcd_calls::etcd_calls;
 pub use process::Process;
-pub use requests::Requests;
+pub use requests::{Requests, without_lease};
 
 use std::collections::BTreeMap;
 

@@ -75,8 +75,13 @@ impl Requests {
     }
 
     async fn work(&self) -> Result<u64> {
-        Ok(self.count().await?.iter().filter(|(verb, _)| *verb != LEASE).map(|(_, count)| count).sum())
+        Ok(without_lease(&self.count().await?))
     }
+}
+
+/// All requests but those for the lease.
+pub fn without_lease(requests: &Counts) -> u64 {
+    requests.iter().filter(|(verb, _)| *verb != LEASE).map(|(_, count)| count).sum()
 }
 
 fn parse(page: &str) -> Counts {

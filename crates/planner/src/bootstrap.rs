@@ -52,7 +52,7 @@ pub(crate) fn announce_end(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     if status.cluster_id.is_some() {
         return;
     }
-    let Some(seed) = scene.members.iter().find(|m| m.is_deleting() && has_answered(m)) else { return };
+    let Some(seed) = scene.members.iter().find(|m| m.is_deleting() && m.has_joined()) else { return };
     let message = end_of(seed);
     match status.conditions.iter_mut().find(|c| c.type_ == conditions::AVAILABLE) {
         Some(available) => available.message = message,
@@ -67,11 +67,7 @@ pub(crate) fn may_go(scene: &Scene<'_>, member: &MemberView) -> bool {
     let stored = scene.cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let announced =
         || conditions::find(stored, conditions::AVAILABLE).is_some_and(|c| c.message == end_of(member));
-    !has_answered(member) || announced()
-}
-
-fn has_answered(member: &MemberView) -> bool {
-    member.member.status.as_ref().is_some_and(|status| status.member_id.is_some())
+    !member.has_joined() || announced()
 }
 
 /// Names and UIDs: the next seed has the same name.
