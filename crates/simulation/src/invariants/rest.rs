@@ -197,7 +197,7 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let leaving =
         |m: &Arc<Value>| m["metadata"]["deletionTimestamp"].is_string() && uid_of(cluster) == owner(m);
     if because == reason::QUORUM_LOST && world.etcds.forgets(id) {
-        let stripped = world.ledger.members.values().any(|m| m.stripped);
+        let stripped = world.ledger.members.values().any(|m| m.stripped && m.owner == uid_of(cluster));
         return (stripped || world.objects(ETCD_MEMBER).iter().any(leaving)).then_some(());
     }
     // A member that only its user can give up: the operator was told to wait for ever.
