@@ -15,7 +15,7 @@ use crate::mutations::{self, Mutation};
 use crate::script::Script;
 use crate::{Outcome, minimise, planner_loop, real_loop, scenarios};
 
-/// Steps of the past that a failure is told with.
+/// Steps of the past that a failure is told with, unless somebody wants more.
 const TOLD: usize = 120;
 
 /// The operator in a simulated world, from a seed
@@ -24,6 +24,10 @@ struct Args {
     /// Run this seed and tell its history
     #[arg(long)]
     seed: Option<u64>,
+
+    /// How many of the last steps before a violation are told
+    #[arg(long, default_value_t = TOLD)]
+    steps: usize,
 
     /// Run these seeds, such as 0..1000
     #[arg(long, value_parser = range)]
@@ -87,12 +91,12 @@ pub fn main() -> ExitCode {
         return tell_real(&Script::from_seed(seed));
     }
     if let Some(seed) = args.seed {
-        return tell(&Script::from_seed(seed), mutation, true);
+        return tell(&Script::from_seed(seed), mutation, true, args.steps);
     }
     if let Some(name) = &args.scenario {
         return match scenarios::all().into_iter().find(|s| s.name == *name) {
             Some(found) if args.real => tell_real(&found.script),
-            Some(found) => tell(&found.script, mutation, true),
+            Some(found) => tell(&found.script, mutation, true, args.steps),
             None => {
                 for s in scenarios::all() {
                     println!("{:32} {}", s.name, s.about);
@@ -208,7 +212,7 @@ impl Campaign {
             None => ExitCode::SUCCESS,
             Some(_) if self.keep_going => ExitCode::FAILURE,
             Some((seed, _)) if self.real => tell_real(&Script::from_seed(*seed)),
-            Some((seed, _)) => tell(&Script::from_seed(*seed), self.mutation, false),
+            Some((seed, _)) => tell(&Script::from_seed(*seed), self.mutation, false, TOLD),
         }
     }
 
@@ -259,7 +263,7 @@ fn tell_real(script: &Script) -> ExitCode {
 }
 
 /// Runs one script and tells how it went; a failure is shortened first.
-fn tell(script: &Script, mutation: &'static Mutation, always: bool) -> ExitCode {
+fn tell(script: &Script, mutation: &'static Mutation, always: bool, steps: usize) -> ExitCode {
     let outcome = planner_loop::run(script, mutation, true);
     let Some(violation) = &outcome.violation else {
         if always {
@@ -280,7 +284,7 @@ fn tell(script: &Script, mutation: &'static Mutation, always: bool) -> ExitCode 
     println!("  {:?}\n  {:?}", shortest.temper, shortest.clusters);
     shortest.incidents.iter().for_each(|timed| println!("  {timed}"));
     println!("  calm from {} ms\n\nthe last steps:", shortest.calm_at);
-    let skip = outcome.history.len().saturating_sub(TOLD);
+    let skip = outcome.history.len().saturating_sub(steps);
     outcome.history.iter().skip(skip).for_each(|line| println!("{line}"));
     if let Some(violation) = &outcome.violation {
         println!("\nseed {} breaks {violation}", script.seed);

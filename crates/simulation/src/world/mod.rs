@@ -33,7 +33,7 @@ use volumes::Disk;
 /// All there is lives here.
 pub const NAMESPACE: &str = "ns";
 /// How much of the past is told when something went wrong.
-const MEMORY: usize = 400;
+const MEMORY: usize = 2000;
 /// etcd's time goes on at least this often.
 const TICK: Millis = 250;
 
