@@ -69,10 +69,11 @@ impl<'a> ByHand<'a> {
             let id = id_of(&list, name)?;
             self.retry("removing a member", async || self.pool.remove(&seed, id).await).await?;
         }
-        let ending = leaving.iter().map(|name| self.end(name, true));
+        let gently = DeleteParams::default();
+        let ending = leaving.iter().map(|name| self.end(name, true, &gently));
         try_join_all(ending).await?;
         if replicas == 0 {
-            self.end(&self.members[0], false).await?;
+            self.end(&self.members[0], false, &gently).await?;
         }
         self.gone(replicas).await
     }
@@ -92,13 +93,13 @@ impl<'a> ByHand<'a> {
         self.grow(replicas).await
     }
 
-    /// Loses the newest member with its data, and puts another one in its place.
+    /// Suddenly loses the newest member with its data, and puts another one in its place.
     pub async fn replace_newest(&mut self) -> Result<()> {
         let wanted = self.members.len();
         let lost = self.members.pop().context("a cluster has a member")?;
         let seed = self.endpoint(&self.members[0]).await?;
         let list = self.pool.members(&seed).await?;
-        self.end(&lost, true).await?;
+        self.end(&lost, true, &DeleteParams::default().grace_period(0)).await?;
         let id = id_of(&list, &lost)?;
         self.retry("removing a member", async || self.pool.remove(&seed, id).await).await?;
         self.grow(wanted).await?;
@@ -166,13 +167,15 @@ impl<'a> ByHand<'a> {
         Ok(())
     }
 
-    async fn end(&self, member: &str, with_claim: bool) -> Result<()> {
+    async fn end(&self, member: &str, with_claim: bool, pod: &DeleteParams) -> Result<()> {
         let arena = &self.stage.arena;
-        let params = DeleteParams::default();
         if with_claim && self.template.on_volume() {
-            arena.api::<PersistentVolumeClaim>().delete(&api::names::pvc(member), &params).await?;
+            arena
+                .api::<PersistentVolumeClaim>()
+                .delete(&api::names::pvc(member), &DeleteParams::default())
+                .await?;
         }
-        arena.api::<Pod>().delete(member, &params).await?;
+        arena.api::<Pod>().delete(member, pod).await?;
         Ok(())
     }
 
@@ -206,6 +209,7 @@ pub fn endpoint(pod: &Pod) -> Option<Endpoint> {
         identity: pod.uid()?,
         address: format!("{}:{}", address(pod)?, api::names::CLIENT_PORT),
         authority: pod.name_any(),
+        cluster: None,
     })
 }
 

@@ -225,7 +225,8 @@ async fn pause(stage: &Stage, cluster: &Cluster) -> Result<f64> {
     Ok((stage.until("a pause", paused).await? - began).as_secs_f64())
 }
 
-/// Takes the newest member's data away. Returns when the cluster said so, and when another had taken its place.
+/// Takes the newest member's data away, suddenly: while a Pod ends with grace it still holds what it has, and nobody may
+/// call its member lost. Returns when the cluster said so, and when another had taken its place.
 async fn replace(stage: &Stage, cluster: &Cluster, medium: Medium) -> Result<(f64, f64)> {
     let victim = cluster.members().await?.last().context("the cluster has no members")?.name_any();
     let arena = &stage.arena;
@@ -234,7 +235,7 @@ async fn replace(stage: &Stage, cluster: &Cluster, medium: Medium) -> Result<(f6
         let claim = names::pvc(&victim);
         arena.api::<PersistentVolumeClaim>().delete(&claim, &DeleteParams::default()).await?;
     }
-    arena.api::<Pod>().delete(&victim, &DeleteParams::default()).await?;
+    arena.api::<Pod>().delete(&victim, &DeleteParams::default().grace_period(0)).await?;
     let told = stage.until("a loss to be told", |world| world.ready_members(&cluster.name) < 3).await?;
     let replaced = stage
         .until("a lost member to be replaced", |world| {
