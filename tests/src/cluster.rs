@@ -235,5 +235,6 @@ pub(crate) fn endpoint(pod: &Pod) -> Option<Endpoint> {
         identity: pod.uid()?,
         address: format!("{ip}:{}", names::CLIENT_PORT),
         authority: pod.name_any(),
+        cluster: None,
     })
 }

@@ -320,6 +320,7 @@ mod tests {
                 identity: format!("pod-{last}"),
                 address: format!("127.9.0.{last}:{}", self.port),
                 authority: format!("m{last}.c.ns.svc:2379"),
+                cluster: None,
             }
         }
 

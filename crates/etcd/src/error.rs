@@ -14,6 +14,10 @@ pub enum Error {
     #[error("{member} did not answer within {} ms", limit.as_millis())]
     Timeout { member: String, limit: Duration },
 
+    /// Whoever has the member's address now belongs to another cluster.
+    #[error("another cluster's etcd answers at the address of {member}")]
+    Stranger { member: String },
+
     /// The member is not in the cluster (any more).
     #[error("etcd does not know that member")]
     MemberNotFound,

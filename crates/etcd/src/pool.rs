@@ -63,7 +63,7 @@ impl Pool {
 
     /// Runs one call within its limit. A connection that did not answer is dropped: it may lead to a host that is gone,
     /// and TCP would take minutes to say so.
-    async fn call<T, F>(
+    async fn call<T: Answer, F>(
         &self,
         at: &Endpoint,
         limit: Duration,
@@ -74,28 +74,52 @@ impl Pool {
     {
         let channel = self.channel(at)?;
         match tokio::time::timeout(limit, call(channel)).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(Error::from_status(host(at), &status)),
+            Ok(Ok(answer)) => {
+                let answer = answer.into_inner();
+                at.believe(answer.header().map_or(0, |header| header.cluster_id))?;
+                Ok(answer)
+            }
+            Ok(Err(status)) => Err(Error::from_status(at.member(), &status)),
             Err(_) => {
                 self.forget(at);
-                Err(Error::Timeout { member: host(at).to_owned(), limit })
+                Err(Error::Timeout { member: at.member().to_owned(), limit })
             }
         }
     }
 }
 
-/// The member's short name, for messages.
-fn host(at: &Endpoint) -> &str {
-    at.authority.split(['.', ':']).next().unwrap_or(&at.authority)
+/// Every answer says which cluster it comes from, as far as etcd fills that in.
+trait Answer {
+    fn header(&self) -> Option<&pb::ResponseHeader>;
 }
 
+macro_rules! answers {
+    ($($message:ident),*) => {$(
+        impl Answer for pb::$message {
+            fn header(&self) -> Option<&pb::ResponseHeader> {
+                self.header.as_ref()
+            }
+        }
+    )*};
+}
+
+answers!(
+    StatusResponse,
+    MemberListResponse,
+    MemberAddResponse,
+    MemberPromoteResponse,
+    MemberRemoveResponse,
+    MoveLeaderResponse,
+    AuthStatusResponse
+);
+
 fn connect(at: &Endpoint) -> Result<Channel, Error> {
-    let unusable = |_| Error::Unreachable { member: host(at).to_owned() };
+    let unusable = |_| Error::Unreachable { member: at.member().to_owned() };
     let origin: http::Uri = format!("http://{}", at.authority)
         .parse()
-        .map_err(|_| Error::Unreachable { member: host(at).to_owned() })?;
+        .map_err(|_| Error::Unreachable { member: at.member().to_owned() })?;
     Ok(Channel::from_shared(format!("http://{}", at.address))
-        .map_err(|_| Error::Unreachable { member: host(at).to_owned() })?
+        .map_err(|_| Error::Unreachable { member: at.member().to_owned() })?
         .origin(origin)
         .connect_timeout(CONNECT_LIMIT)
         .tcp_nodelay(true)

@@ -1,5 +1,7 @@
 //! etcd's answers as plain data.
 
+use crate::Error;
+
 /// Where one member is reached: dialled by address, addressed by name. The name is what certificates carry; the
 /// address spares a DNS round trip and the negative DNS cache of a Pod that has just started.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +12,25 @@ pub struct Endpoint {
     pub address: String,
     /// `host:port` for the request's authority.
     pub authority: String,
+    /// The cluster that is meant, once it is known. Addresses are given out again: whoever answers may be somebody else.
+    pub cluster: Option<u64>,
+}
+
+impl Endpoint {
+    /// The member's short name, for messages.
+    pub fn member(&self) -> &str {
+        self.authority.split(['.', ':']).next().unwrap_or(&self.authority)
+    }
+
+    /// An answer is believed if it comes from the cluster that is meant; 0 is one that does not say.
+    pub fn believe(&self, answering: u64) -> Result<(), Error> {
+        match self.cluster {
+            Some(meant) if answering != 0 && answering != meant => {
+                Err(Error::Stranger { member: self.member().to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One row of etcd's member list.

@@ -96,6 +96,7 @@ async fn serve(member: Member) -> std::io::Result<Endpoint> {
         identity: "pod-uid".into(),
         address: address.to_string(),
         authority: "c-a.c.ns.svc:2379".into(),
+        cluster: None,
     })
 }
 
@@ -115,6 +116,19 @@ async fn membership_is_read_linearizably() {
     assert_eq!(list.cluster_id, 7);
     assert_eq!((&*list.members[0].name, &*list.members[0].peer_urls[0]), ("a", "http://a:2380"));
     assert_eq!(*member.lists.lock().unwrap(), [true]);
+}
+
+#[tokio::test]
+async fn an_address_that_has_passed_to_another_cluster_is_not_believed() {
+    let mut at = serve(Member::default()).await.unwrap();
+    let pool = Pool::default();
+    at.cluster = Some(7);
+    pool.status(&at).await.unwrap();
+    pool.members(&at).await.unwrap();
+    at.cluster = Some(8);
+    let stranger = Error::Stranger { member: "c-a".into() };
+    assert_eq!(pool.status(&at).await.unwrap_err(), stranger);
+    assert_eq!(pool.members(&at).await.unwrap_err(), stranger);
 }
 
 #[tokio::test]
@@ -158,6 +172,6 @@ async fn nobody_at_the_address_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let at = Endpoint { identity: "x".into(), address, authority: "c-a.c.ns.svc:2379".into() };
+    let at = Endpoint { identity: "x".into(), address, authority: "c-a.c.ns.svc:2379".into(), cluster: None };
     assert_eq!(Pool::default().status(&at).await.unwrap_err(), Error::Unreachable { member: "c-a".into() });
 }

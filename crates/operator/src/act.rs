@@ -347,7 +347,7 @@ fn speaker(view: &ClusterView) -> Result<Endpoint, Error> {
 }
 
 fn endpoint_of(view: &ClusterView, member: &str) -> Result<Endpoint, Error> {
-    let found = view.members.iter().find(|m| m.name() == member).and_then(endpoint);
+    let found = view.members.iter().find(|m| m.name() == member).and_then(|m| endpoint(view, m));
     found.ok_or_else(|| Error::Refused(format!("member {member} can not be talked to")))
 }
 

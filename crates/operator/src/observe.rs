@@ -37,7 +37,7 @@ impl Observer {
 
     async fn ask_etcd(&self, view: &mut ClusterView) {
         let asked = view.members.iter().map(|member| async {
-            let endpoint = endpoint(member)?;
+            let endpoint = endpoint(view, member)?;
             Some(self.etcd.status(&endpoint).await)
         });
         let answers = join_all(asked).await;
@@ -59,7 +59,7 @@ impl Observer {
         let limit = if is_minority(view, voters.len()) { HASTE } else { Duration::MAX };
         let mut failure = None;
         for member in voters {
-            let Some(endpoint) = endpoint(member) else { continue };
+            let Some(endpoint) = endpoint(view, member) else { continue };
             let asked = tokio::time::timeout(limit, self.etcd.members(&endpoint)).await;
             match asked.unwrap_or_else(|_| Err(late(member, limit))) {
                 Ok(fact) => return Ok(Some(Seen { fact, from: member.name().to_owned() })),
@@ -119,8 +119,9 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
     }
 }
 
-/// Where a member can be asked, if it has a Pod with an address.
-pub fn endpoint(member: &MemberView) -> Option<Endpoint> {
+/// Where a member can be asked, if it has a Pod with an address. What we know of the Pod may be old and the address
+/// somebody else's by now, so an answer counts only if it comes from the cluster's own etcd.
+pub fn endpoint(view: &ClusterView, member: &MemberView) -> Option<Endpoint> {
     let pod: &Pod = member.living_pod()?;
     let ip = pod.status.as_ref()?.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;
     let address = if ip.contains(':') { format!("[{ip}]:2379") } else { format!("{ip}:2379") };
@@ -129,6 +130,7 @@ pub fn endpoint(member: &MemberView) -> Option<Endpoint> {
         identity: pod.metadata.uid.clone().unwrap_or_default(),
         address,
         authority: format!("{name}:{}", names::CLIENT_PORT),
+        cluster: view.etcd_cluster(),
     })
 }
 

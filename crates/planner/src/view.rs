@@ -81,6 +81,11 @@ impl ClusterView {
         self.cluster.as_ref().filter(|c| c.metadata.deletion_timestamp.is_none())
     }
 
+    /// The etcd cluster that was formed, once it is on record.
+    pub fn etcd_cluster(&self) -> Option<u64> {
+        self.cluster.as_ref()?.status.as_ref()?.cluster_id.as_deref().and_then(ids::parse)
+    }
+
     /// Whether `member` was made for the cluster object in this view, and not for an earlier one of the same name
     /// (T10).
     pub(crate) fn owns(&self, member: &EtcdMember) -> bool {

@@ -26,6 +26,8 @@ pub fn all() -> Vec<Scenario> {
         formed_but_not_recorded(),
         gone_before_it_was_recorded(),
         settled_before_it_was_recorded(),
+        answered_by_a_stranger(),
+        joined_on_an_unseen_claim(),
     ]
 }
 
@@ -521,6 +523,77 @@ fn settled_before_it_was_recorded() -> Scenario {
             (6323, Incident::Call { skip: 7, fate: Fate::AnswerLost }),
             (10_017, Incident::Call { skip: 8, fate: Fate::DieAfter }),
             (17_497, Incident::NodeDies { node: 3 }),
+        ],
+    )
+}
+
+fn answered_by_a_stranger() -> Scenario {
+    day(
+        (
+            "regression-answered-by-a-stranger",
+            "rule 6: another cluster's etcd had got a lost member's address, and was asked and believed",
+        ),
+        (5_006_442, 134_000),
+        Temper {
+            nodes: 3,
+            local_volumes: false,
+            slowest_start: 3000,
+            slowest_bind: 10_000,
+            slowest_watch: 10,
+            node_patience: 300_000,
+            lost_member_timeout: Some(20_000),
+            reuses_addresses: true,
+            write_period: 400,
+        },
+        vec![wish("c", 3, "3.6.16", 1868), Wish { memory: true, ..wish("d", 3, "3.6.16", 724) }],
+        vec![
+            (73_138, Incident::Scale { cluster: 1, replicas: 4 }),
+            (76_340, Incident::NodeDies { node: 2 }),
+            (87_843, Incident::NodeCut { node: 0 }),
+            (87_843, Incident::DeleteCluster { cluster: 0, how: Propagation::Background }),
+            (87_888, Incident::DeletePod { pick: 32, force: false }),
+            (87_911, Incident::DeleteMember { pick: 55 }),
+            (87_927, Incident::NodeCut { node: 2 }),
+            (93_480, Incident::NodeHeals { node: 0 }),
+            (120_521, Incident::Recreate { cluster: 0 }),
+            (127_288, Incident::NodeDies { node: 1 }),
+            (129_062, Incident::Scale { cluster: 1, replicas: 1 }),
+            (131_719, Incident::ApiDown { lasts: 21_683 }),
+            (133_965, Incident::DeletePod { pick: 40, force: true }),
+        ],
+    )
+}
+
+fn joined_on_an_unseen_claim() -> Scenario {
+    day(
+        (
+            "regression-joined-on-an-unseen-claim",
+            "rule 8: a seed was on record without its claim, so that another claim was taken for its own",
+        ),
+        (5_020_907, 82_000),
+        Temper {
+            nodes: 3,
+            local_volumes: false,
+            slowest_start: 3000,
+            slowest_bind: 10_000,
+            slowest_watch: 2000,
+            node_patience: 300_000,
+            lost_member_timeout: Some(300_000),
+            reuses_addresses: false,
+            write_period: 1000,
+        },
+        vec![wish("c", 3, "3.6.16", 1579)],
+        vec![
+            (608, Incident::DeletePod { pick: 13, force: false }),
+            (655, Incident::DeleteMember { pick: 42 }),
+            (757, Incident::Call { skip: 6, fate: Fate::RequestLost }),
+            (3074, Incident::Call { skip: 6, fate: Fate::RequestLost }),
+            (3262, Incident::KillContainer { pick: 15 }),
+            (3264, Incident::Unlabel { pick: 13 }),
+            (3276, Incident::Scale { cluster: 0, replicas: 2 }),
+            (22_155, Incident::Scale { cluster: 1, replicas: 1 }),
+            (23_780, Incident::Evict { pick: 59 }),
+            (27_404, Incident::SwapVolume { pick: 18 }),
         ],
     )
 }

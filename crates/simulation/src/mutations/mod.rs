@@ -22,6 +22,8 @@ pub struct Mutation {
     pub call: fn(&ClusterView, &Action, Call) -> Call,
     /// Works with an old list when it has no new one.
     pub keeps_list: bool,
+    /// Believes whoever has a member's address.
+    pub believes_strangers: bool,
 }
 
 /// The operator as it is.
@@ -29,7 +31,15 @@ pub static NONE: Mutation = Mutation::new("none", "the operator as it is");
 
 impl Mutation {
     const fn new(name: &'static str, trap: &'static str) -> Self {
-        Self { name, trap, before: |_| {}, after: |_, _| {}, call: |_, _, call| call, keeps_list: false }
+        Self {
+            name,
+            trap,
+            before: |_| {},
+            after: |_, _| {},
+            call: |_, _, call| call,
+            keeps_list: false,
+            believes_strangers: false,
+        }
     }
 
     const fn believing(mut self, before: fn(&mut ClusterView)) -> Self {
@@ -51,11 +61,16 @@ impl Mutation {
         self.keeps_list = true;
         self
     }
+
+    const fn believing_strangers(mut self) -> Self {
+        self.believes_strangers = true;
+        self
+    }
 }
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 28] = [
+    static ALL: [Mutation; 29] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum),
         Mutation::new("frozen-status", "T2: no answer from etcd, no new status")
@@ -107,6 +122,7 @@ pub fn all() -> &'static [Mutation] {
             .planning(plans::release_without_quorum),
         Mutation::new("removal-in-memory", "a removal that is nowhere on disk when the volume goes")
             .planning(plans::removal_in_memory),
+        Mutation::new("any-answer", "whoever has a member's address is believed").believing_strangers(),
         Mutation::new("old-list", "rule 7: the list of an earlier pass will do").with_an_old_list(),
         Mutation::new("optimist", "rule 6: no quorum is said to be one").planning(plans::optimist),
         Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit")

@@ -215,7 +215,7 @@ fn speak(view: &ClusterView, call: EtcdCall) -> Result<Call, Stop> {
 }
 
 fn to(view: &ClusterView, member: &str, call: EtcdCall) -> Result<Call, Stop> {
-    let found = view.members.iter().find(|m| m.name() == member).and_then(endpoint);
+    let found = view.members.iter().find(|m| m.name() == member).and_then(|m| endpoint(view, m));
     found
         .map(|at| Call::Etcd(at, call))
         .ok_or_else(|| Stop::Refused(format!("member {member} can not be talked to")))

@@ -78,7 +78,7 @@ impl Call {
     pub fn timeout(&self) -> Failure {
         match self {
             Self::Etcd(at, _) => {
-                let member = at.authority.split('.').next().unwrap_or_default().to_owned();
+                let member = at.member().to_owned();
                 Failure::Etcd(etcd::Error::Timeout {
                     member,
                     limit: std::time::Duration::from_millis(self.limit()),
@@ -124,9 +124,8 @@ impl Call {
 
 /// Asks the process behind an address, whoever that is by now.
 fn ask_etcd(world: &mut World, at: &Endpoint, call: &EtcdCall) -> Result<Answer, Failure> {
-    let member = at.authority.split('.').next().unwrap_or_default().to_owned();
     let Some(process) = world.process_at(&at.address) else {
-        return Err(Failure::Etcd(etcd::Error::Unreachable { member }));
+        return Err(Failure::Etcd(etcd::Error::Unreachable { member: at.member().to_owned() }));
     };
     let request = match call {
         EtcdCall::Status => model::Request::Status,
@@ -139,7 +138,9 @@ fn ask_etcd(world: &mut World, at: &Endpoint, call: &EtcdCall) -> Result<Answer,
         EtcdCall::Persist => model::Request::Persist,
     };
     let now = world.now;
-    match world.etcds.call(now, &process.0, request) {
+    let answer = world.etcds.call(now, &process.0, request);
+    let cluster = world.etcds.identity(&process).map_or(0, |(cluster, _)| cluster);
+    match answer.and_then(|answer| at.believe(cluster).map(|()| answer)) {
         Ok(model::Response::Status(status)) => Ok(Answer::Status(status)),
         Ok(model::Response::Members(list)) => Ok(Answer::Members(list)),
         Ok(model::Response::Done) => Ok(Answer::Done),

@@ -71,7 +71,7 @@ impl Pass {
     pub fn to_ask(&self) -> Vec<(usize, Endpoint)> {
         let asks = self.view.living_cluster().is_some();
         let members = self.view.members.iter().enumerate().filter(|_| asks);
-        members.filter_map(|(index, member)| Some((index, endpoint(member)?))).collect()
+        members.filter_map(|(index, member)| Some((index, endpoint(&self.view, member)?))).collect()
     }
 
     /// All statuses are in: whom to ask for the list, the leader first.
@@ -85,7 +85,7 @@ impl Pass {
     pub fn ask_members(&self, index: usize) -> Option<Call> {
         let name = self.voters.get(index)?;
         let member = self.view.members.iter().find(|m| m.name() == name)?;
-        Some(Call::Etcd(endpoint(member)?, EtcdCall::Members))
+        Some(Call::Etcd(endpoint(&self.view, member)?, EtcdCall::Members))
     }
 
     /// How long that question is waited for.

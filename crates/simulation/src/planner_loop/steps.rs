@@ -103,7 +103,8 @@ impl Simulation {
     /// Everybody at once, as the operator does.
     fn ask_status(&mut self, pass: &mut Pass) -> Next {
         let mut longest = 0;
-        for (index, at) in pass.to_ask() {
+        for (index, mut at) in pass.to_ask() {
+            at.cluster = at.cluster.filter(|_| !self.mutation.believes_strangers);
             let call = Call::Etcd(at, EtcdCall::Status);
             let reachable = call.reaches(&self.world);
             let answer = if reachable { call.execute(&mut self.world) } else { Err(call.timeout()) };
@@ -120,10 +121,15 @@ impl Simulation {
     }
 
     fn ask_members(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
-        let Some(call) = pass.ask_members(index) else {
+        let Some(mut call) = pass.ask_members(index) else {
             pass.no_list();
             return self.decide(id, pass);
         };
+        if let Call::Etcd(at, _) = &mut call
+            && self.mutation.believes_strangers
+        {
+            at.cluster = None;
+        }
         match self.call(id, &call, None, 0) {
             Called::Died => Next::Dead,
             Called::Answered(answer, took) => {

@@ -23,7 +23,7 @@ pub struct EtcdClient {
 
 impl EtcdClient {
     async fn ask(&self, at: &Endpoint, request: Request, limit: Millis) -> Result<Response, Error> {
-        let member = at.authority.split('.').next().unwrap_or_default().to_owned();
+        let member = at.member().to_owned();
         let silence = Error::Timeout { member: member.clone(), limit: Duration::from_millis(limit) };
         let (latency, reaches, fate) = {
             let mut world = self.stage.world();
@@ -78,8 +78,10 @@ fn carry_out(stage: &Stage, at: &Endpoint, member: &str, request: Request) -> Re
         return Err(Error::Unreachable { member: member.to_owned() });
     };
     let write = !matches!(request, Request::Status | Request::Members);
+    let cluster = world.etcds.identity(&process).map_or(0, |(cluster, _)| cluster);
     if !write {
-        return world.etcds.call(now, &process.0, request);
+        let answer = world.etcds.call(now, &process.0, request)?;
+        return at.believe(cluster).map(|()| answer);
     }
     let before = Before::of(&mut world);
     let what = format!("etcd at {member}: {request:?}");
@@ -90,7 +92,7 @@ fn carry_out(stage: &Stage, at: &Endpoint, member: &str, request: Request) -> Re
     if let Some(violation) = before.quorum_kept(&mut world, &what, 0) {
         world.ledger.violate(violation);
     }
-    answer
+    at.believe(cluster).and(answer)
 }
 
 #[async_trait]

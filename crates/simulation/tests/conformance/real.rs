@@ -114,7 +114,8 @@ impl Real {
     fn endpoint(&self, flags: &Flags) -> Endpoint {
         let address = flags.client_url.trim_start_matches("http://").to_owned();
         // A connection belongs to a process: a restarted one gets a new one.
-        Endpoint { identity: self.starts.to_string(), address, authority: format!("{}:2379", flags.name) }
+        let authority = format!("{}:2379", flags.name);
+        Endpoint { identity: self.starts.to_string(), address, authority, cluster: None }
     }
 
     pub async fn call(&self, flags: &Flags, request: &Request) -> Result<Response, Error> {
