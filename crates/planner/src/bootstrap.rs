@@ -82,10 +82,11 @@ pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     }
     let Some(list) = scene.membership() else { return };
     let [only] = list.members.as_slice() else { return };
-    // Also a seed that is to leave: if it has formed a cluster, it holds the only copy of what was written to it.
+    // Also a seed that is to leave: if it has formed a cluster, it holds the only copy of what was written to it. The
+    // cluster is on record after its seed (T7): a seed that is not may be begun anew.
     let seed =
         scene.members.iter().find(|m| m.member.spec.bootstrap && only.peer_urls.contains(&m.peer_url()));
-    if seed.is_some() && list.cluster_id != 0 {
+    if seed.is_some_and(|s| s.status.member_id.is_some()) && list.cluster_id != 0 {
         status.cluster_id = Some(ids::format(list.cluster_id));
     }
 }

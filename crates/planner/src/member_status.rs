@@ -17,10 +17,19 @@ pub(crate) fn assess(
     let spec = &member.member.spec;
     status.selector = Some(labels::member_selector(&spec.cluster_name, member.name()));
 
+    if let Some(claim) = member.volume.as_ref().filter(|v| member.owns(&v.metadata)) {
+        status.pvc_name = Some(names::pvc(member.name()));
+        // T7: fixed once it is known that there is data on it. Until then the claim that is there is the one it runs on.
+        if status.pvc_uid.is_none() || !member.has_joined() {
+            status.pvc_uid = claim.metadata.uid.clone();
+        }
+    }
     let list = view.etcd.membership.as_ref().map(|seen| &seen.fact);
     if let Some(row) = list.and_then(|list| member.row_in(list)) {
-        // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7).
-        if !row.name.is_empty() || member.serving().is_some() {
+        // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7). It is
+        // written down together with the place of that data, or a loss of it could not be told.
+        let placed = member.is_memory() || status.pvc_uid.is_some();
+        if placed && (!row.name.is_empty() || member.serving().is_some()) {
             status.member_id = Some(ids::format(row.id));
         }
         status.is_voter = !row.is_learner;
@@ -42,13 +51,6 @@ pub(crate) fn assess(
     if spec.dormant {
         status.pod_name = None;
         status.pod_uid = None;
-    }
-    if let Some(claim) = member.volume.as_ref().filter(|v| member.owns(&v.metadata)) {
-        status.pvc_name = Some(names::pvc(member.name()));
-        // T7: fixed once it is known that there is data on it. Until then the claim that is there is the one it runs on.
-        if status.pvc_uid.is_none() || !member.has_joined() {
-            status.pvc_uid = claim.metadata.uid.clone();
-        }
     }
     if let Some(answer) = member.serving().filter(|s| !s.version.is_empty()) {
         status.version = Some(answer.version.clone());
@@ -100,7 +102,9 @@ fn readiness(
         return Err((reason::POD_NOT_READY, format!("pod phase: {phase}")));
     }
     if !id_known {
-        return Err((reason::DISCOVERING_MEMBER_ID, "etcd does not list this member yet".to_owned()));
+        let unplaced = !member.is_memory() && member.volume.is_none();
+        let message = if unplaced { "its claim is not seen" } else { "etcd does not list this member yet" };
+        return Err((reason::DISCOVERING_MEMBER_ID, message.to_owned()));
     }
     Ok(())
 }
@@ -202,6 +206,21 @@ mod tests {
         status.pvc_uid = Some("lost before the first start".into());
         let claim = world.member(0).volume.as_ref().unwrap().metadata.uid.clone();
         assert_eq!(status_of(&world, 0).pvc_uid, claim);
+    }
+
+    #[test]
+    fn t7_a_member_is_on_record_only_together_with_the_claim_its_data_is_on() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let status = world.member(0).member.status.as_mut().unwrap();
+        (status.member_id, status.pvc_uid) = (None, None);
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        let claim = world.member(0).volume.take();
+        assert_eq!(status_of(&world, 0).member_id, None);
+        assert_eq!(ready(&world).1, "its claim is not seen");
+        assert_eq!(world.status().cluster_id, None, "and so is its cluster");
+        world.member(0).volume = claim;
+        assert!(status_of(&world, 0).member_id.is_some());
+        assert!(world.status().cluster_id.is_some());
     }
 
     #[test]
