@@ -28,6 +28,7 @@ pub fn all() -> Vec<Scenario> {
         settled_before_it_was_recorded(),
         answered_by_a_stranger(),
         joined_on_an_unseen_claim(),
+        leaving_held_up_by_a_silent_one(),
     ]
 }
 
@@ -594,6 +595,34 @@ fn joined_on_an_unseen_claim() -> Scenario {
             (22_155, Incident::Scale { cluster: 1, replicas: 1 }),
             (23_780, Incident::Evict { pick: 59 }),
             (27_404, Incident::SwapVolume { pick: 18 }),
+        ],
+    )
+}
+
+fn leaving_held_up_by_a_silent_one() -> Scenario {
+    day(
+        (
+            "regression-held-up-by-a-silent-one",
+            "rule 8: one could not leave because another was silent for good, that had to leave as well",
+        ),
+        (6_031_683, 70_000),
+        Temper {
+            nodes: 4,
+            local_volumes: true,
+            slowest_start: 3000,
+            slowest_bind: 200,
+            slowest_watch: 2000,
+            node_patience: 100_000,
+            lost_member_timeout: None,
+            reuses_addresses: false,
+            write_period: 400,
+        },
+        vec![wish("c", 3, "3.5.35", 228)],
+        vec![
+            (6016, Incident::Edit { cluster: 0, what: Edit::Options }),
+            (8753, Incident::Scale { cluster: 0, replicas: 1 }),
+            (15_546, Incident::Depose { linger: 1688 }),
+            (17_638, Incident::NodeLost { node: 2 }),
         ],
     )
 }
