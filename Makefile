@@ -32,7 +32,7 @@ simulation: ## All of the simulation: broken operators, more seeds, the models a
 .PHONY: soak
 soak: ## Simulated days with faults until stopped: seeds a second, steps, faults, coverage
 	@cargo build --quiet --profile soak --package simulation
-	@$(TARGET)/soak/simulation --forever --jobs $$(nproc)
+	@$(TARGET)/soak/simulation --forever --coverage --jobs $$(nproc)
 
 .PHONY: up
 up: lab ## Start the lab, NODES=1 by default

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::coverage::Coverage;
 use crate::mutations::{self, Mutation};
@@ -159,13 +160,14 @@ impl Tally {
         let seconds = took.as_secs_f64().max(0.001);
         let faults: u64 = self.faults.values().sum();
         format!(
-            "{} seeds in {seconds:.0} s, {:.1} seeds/s, {} steps ({:.0}/s), {:.1} simulated days, {faults} faults, {} writes acknowledged, {} failed",
+            "{} seeds in {seconds:.0} s, {:.1} seeds/s, {} steps ({:.0}/s), {:.1} simulated days, {faults} faults, {} writes acknowledged, {} things seen of the planner, {} failed",
             self.runs,
             self.runs as f64 / seconds,
             self.steps,
             self.steps as f64 / seconds,
             self.simulated as f64 / 86_400_000.0,
             self.acknowledged,
+            self.coverage.counts.len(),
             self.failed.len(),
         )
     }
@@ -175,7 +177,8 @@ impl Campaign {
     fn run(&self, coverage: bool) -> ExitCode {
         let began = Instant::now();
         let next = AtomicU64::new(self.seeds.start);
-        let stop = AtomicBool::new(false);
+        let stop = Arc::new(AtomicBool::new(false));
+        stop_when_told(&stop);
         let tally = Mutex::new(Tally::default());
         std::thread::scope(|threads| {
             for _ in 0..self.jobs {
@@ -237,6 +240,28 @@ impl Campaign {
             tally.lock().unwrap_or_else(PoisonError::into_inner).add(seed, &outcome);
         }
     }
+}
+
+/// Ctrl-C and SIGTERM end a campaign, not its summary; a second one ends both.
+fn stop_when_told(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+            let Ok(mut interrupt) = signal(SignalKind::interrupt()) else { return };
+            let mut told = async || {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            };
+            told().await;
+            stop.store(true, Ordering::Relaxed);
+            told().await;
+            std::process::exit(130);
+        });
+    });
 }
 
 /// Runs one script with the operator's own code and tells how it went.
