@@ -17,7 +17,8 @@ pub(crate) fn assess(
     let spec = &member.member.spec;
     status.selector = Some(labels::member_selector(&spec.cluster_name, member.name()));
 
-    if let Some(claim) = member.volume.as_ref().filter(|v| member.owns(&v.metadata)) {
+    let claim = member.volume.as_ref().filter(|v| member.owns(&v.metadata));
+    if let Some(claim) = claim {
         status.pvc_name = Some(names::pvc(member.name()));
         // T7: fixed once it is known that there is data on it. Until then the claim that is there is the one it runs on.
         if status.pvc_uid.is_none() || !member.has_joined() {
@@ -28,7 +29,7 @@ pub(crate) fn assess(
     if let Some(row) = list.and_then(|list| member.row_in(list)) {
         // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7). It is
         // written down together with the place of that data, or a loss of it could not be told.
-        let placed = member.is_memory() || status.pvc_uid.is_some();
+        let placed = member.is_memory() || member.has_joined() || claim.is_some();
         if placed && (!row.name.is_empty() || member.serving().is_some()) {
             status.member_id = Some(ids::format(row.id));
         }
@@ -212,7 +213,7 @@ mod tests {
     fn t7_a_member_is_on_record_only_together_with_the_claim_its_data_is_on() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
         let status = world.member(0).member.status.as_mut().unwrap();
-        (status.member_id, status.pvc_uid) = (None, None);
+        (status.member_id, status.pvc_uid) = (None, Some("one that was there before".into()));
         world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
         let claim = world.member(0).volume.take();
         assert_eq!(status_of(&world, 0).member_id, None);

@@ -39,15 +39,10 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
-        // It may be held up by one that can not come back by itself, or is silent and has to leave as well: then that one
-        // goes first, or nobody ever does.
+        // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
         let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
-        if stuck
-            && !orphans::remove(scene, list, plan)
-            && !healing::replace_broken(scene, list, plan)
-            && present > wanted
-        {
-            shrink::shrink(scene, list, plan);
+        if stuck && !orphans::remove(scene, list, plan) {
+            healing::replace_broken(scene, list, plan);
         }
         return;
     }
@@ -287,23 +282,6 @@ mod tests {
         world.settle();
         assert_eq!(world.view.members.len(), 3);
         assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
-    }
-
-    #[test]
-    fn t22_a_member_that_can_not_leave_lets_a_silent_one_go_first_that_has_to_leave_as_well() {
-        let mut world = settled(3);
-        scale(&mut world, 1);
-        world.member(2).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
-        let silent = world.member(0);
-        silent.etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
-        let name = silent.name().to_owned();
-        let actions = world.pass();
-        assert!(
-            matches!(&actions[..], [Action::DeleteMember { name: gone, .. }, ..] if *gone == name),
-            "{actions:?}"
-        );
-        world.settle();
-        assert_eq!(world.view.members.len(), 1);
     }
 
     #[test]

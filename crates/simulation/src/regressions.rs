@@ -28,7 +28,7 @@ pub fn all() -> Vec<Scenario> {
         settled_before_it_was_recorded(),
         answered_by_a_stranger(),
         joined_on_an_unseen_claim(),
-        leaving_held_up_by_a_silent_one(),
+        joined_on_another_claim(),
     ]
 }
 
@@ -599,30 +599,25 @@ fn joined_on_an_unseen_claim() -> Scenario {
     )
 }
 
-fn leaving_held_up_by_a_silent_one() -> Scenario {
+fn joined_on_another_claim() -> Scenario {
     day(
         (
-            "regression-held-up-by-a-silent-one",
-            "rule 8: one could not leave because another was silent for good, that had to leave as well",
+            "regression-joined-on-another-claim",
+            "rule 8: a seed was on record with the claim it had before its first start",
         ),
-        (6_031_683, 70_000),
+        (7_008_723, 353_000),
         Temper {
             nodes: 4,
             local_volumes: true,
-            slowest_start: 3000,
-            slowest_bind: 200,
-            slowest_watch: 2000,
+            slowest_start: 25_000,
+            slowest_bind: 10_000,
+            slowest_watch: 300,
             node_patience: 100_000,
-            lost_member_timeout: None,
+            lost_member_timeout: Some(60_000),
             reuses_addresses: false,
-            write_period: 400,
+            write_period: 150,
         },
-        vec![wish("c", 3, "3.5.35", 228)],
-        vec![
-            (6016, Incident::Edit { cluster: 0, what: Edit::Options }),
-            (8753, Incident::Scale { cluster: 0, replicas: 1 }),
-            (15_546, Incident::Depose { linger: 1688 }),
-            (17_638, Incident::NodeLost { node: 2 }),
-        ],
+        vec![wish("c", 3, "3.6.16", 1469), wish("d", 1, "3.6.16", 600)],
+        vec![(1147, Incident::Unlabel { pick: 39 }), (1165, Incident::SwapVolume { pick: 55 })],
     )
 }

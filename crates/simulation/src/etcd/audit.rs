@@ -34,6 +34,7 @@ pub struct Amnesia {
 /// Two different entries were committed at one index of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
+    pub at: Millis,
     pub cluster: u64,
     pub index: u64,
 }
@@ -87,6 +88,9 @@ impl Audit {
             member: data.member,
             over_acknowledged: over,
         });
+        // The same name and token give the same ids: what is known of a life before is not about this one.
+        self.voters.remove(&data.cluster);
+        self.homes.retain(|(cluster, _), _| *cluster != data.cluster);
     }
 
     pub fn join(&mut self, now: Millis, process: &Process, data: &Data) {
@@ -116,7 +120,7 @@ impl Audit {
     }
 
     /// A leader commits up to `index`.
-    pub fn commit(&mut self, data: &Data, index: u64) {
+    pub fn commit(&mut self, now: Millis, data: &Data, index: u64) {
         let history = self.committed.entry(data.cluster).or_default();
         for index in data.commit.min(history.len() as u64) + 1..=index {
             let Some(entry) = data.log.get(index) else { continue };
@@ -124,7 +128,8 @@ impl Audit {
             match history.get(at) {
                 Some(known) if *known == entry.id || *known == 0 => history[at] = entry.id,
                 Some(_) => {
-                    self.splits.entry(data.cluster).or_insert(Split { cluster: data.cluster, index });
+                    let split = Split { at: now, cluster: data.cluster, index };
+                    self.splits.entry(data.cluster).or_insert(split);
                     history.truncate(at);
                     history.push(entry.id);
                 }

@@ -126,7 +126,7 @@ impl Etcds {
             if index <= data.commit || data.log.term(index) != Some(data.term) {
                 return;
             }
-            self.audit.commit(data, index);
+            self.audit.commit(self.clock, data, index);
             let leaving = (data.commit + 1..=index).filter_map(|i| data.log.get(i)).find_map(leaving);
             self.processes[at].data.commit = index;
             if let Some(member) = leaving {

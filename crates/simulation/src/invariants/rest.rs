@@ -200,7 +200,10 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
         let stripped = world.ledger.members.values().any(|m| m.stripped && m.owner == uid_of(cluster));
         return (stripped || world.objects(ETCD_MEMBER).iter().any(leaving)).then_some(());
     }
-    // A member that only its user can give up: the operator was told to wait for ever.
+    // A member that only its user can give up, and others that can not leave because of it: the operator was told to wait
+    // for ever.
     let waits = world.temper.lost_member_timeout.is_none() && lost;
-    (waits && condition(cluster, conditions::DEGRADED)?.0 == "True").then_some(())
+    let says = condition(cluster, conditions::DEGRADED)?.0 == "True"
+        || condition(cluster, conditions::PROGRESSING)?.1 == reason::DEADLINE_EXCEEDED;
+    (waits && says).then_some(())
 }
