@@ -61,6 +61,9 @@ impl World {
     }
 
     fn falls_silent(&mut self, node: usize) {
+        // Deleted by force, and the kubelet had not got to it yet.
+        let forced = self.pods.values().filter(|p| p.node == Some(node) && p.object_gone);
+        self.ledger.denied.extend(forced.map(|p| p.cluster.clone()));
         self.nodes[node].silence += 1;
         let silence = self.nodes[node].silence;
         let noticed = self.now + self.within(10 * SECOND, 40 * SECOND);
