@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::conditions::reason;
 use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim};
 use kube::api::PostParams;
 use kube::core::object::HasStatus;
 use kube::{Api, Client, Resource};
@@ -30,6 +30,9 @@ impl Reporter {
     pub async fn report(&self, view: &ClusterView, plan: &Plan) -> Result<(), Error> {
         for member in &view.members {
             if let Some(status) = plan.member_statuses.get(member.name()) {
+                if let Some(claim) = planner::claim_to_confirm(member, status) {
+                    self.confirm_claim(&view.namespace, member.name(), claim).await?;
+                }
                 self.write_status(&view.namespace, &member.member, status).await?;
             }
         }
@@ -40,6 +43,19 @@ impl Reporter {
         }
         self.announce_drift(view, plan);
         Ok(())
+    }
+
+    /// A last, live look before a member goes on record together with its claim: the cache may be late.
+    async fn confirm_claim(&self, namespace: &str, member: &str, uid: &str) -> Result<(), Error> {
+        let name = api::names::pvc(member);
+        let what = format!("PersistentVolumeClaim {name}");
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
+        let live = limited(&what, claims.get_metadata_opt(&name)).await?;
+        if live.is_some_and(|c| c.metadata.uid.as_deref() == Some(uid)) {
+            Ok(())
+        } else {
+            Err(Error::Stale(what))
+        }
     }
 
     /// Writes a status that differs from the one seen. An action of this pass may have changed the rest of the object

@@ -35,6 +35,7 @@ use api::{EtcdClusterStatus, EtcdMemberStatus};
 use jiff::Timestamp;
 
 pub use action::{Action, Leaving, Release};
+pub use member_status::claim_to_confirm;
 pub use pod::etcd_container;
 pub use support::missing as unsupported;
 pub use view::{ClusterView, EtcdView, MemberView, Seen, Settings, controller_uid};

@@ -80,6 +80,14 @@ pub(crate) fn assess(
     status
 }
 
+/// The UID of the claim with which a member goes on record, at the very first time. Whether it is still there has to be
+/// looked up before that is written: a cache can be late about a claim that was swapped, and from then on the one that
+/// holds the data would be taken for a wrong one (T7).
+pub fn claim_to_confirm<'a>(member: &MemberView, status: &'a EtcdMemberStatus) -> Option<&'a str> {
+    let is_first = status.member_id.is_some() && !member.has_joined() && !member.is_memory();
+    status.pvc_uid.as_deref().filter(|_| is_first)
+}
+
 /// Ready: the kubelet says so, or etcd itself before the kubelet has looked for the first time; and etcd has told us the
 /// member's id, without which it could not be removed again (H8).
 fn readiness(
@@ -222,6 +230,22 @@ mod tests {
         world.member(0).volume = claim;
         assert!(status_of(&world, 0).member_id.is_some());
         assert!(world.status().cluster_id.is_some());
+    }
+
+    #[test]
+    fn t7_the_claim_is_looked_up_when_a_member_goes_on_record_and_never_again() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let status = status_of(&world, 0);
+        assert_eq!(claim_to_confirm(world.member(0), &status), None);
+        world.member(0).member.status.as_mut().unwrap().member_id = None;
+        assert_eq!(claim_to_confirm(world.member(0), &status), status.pvc_uid.as_deref());
+        let unlisted = EtcdMemberStatus { member_id: None, ..status };
+        assert_eq!(claim_to_confirm(world.member(0), &unlisted), None);
+
+        let mut memory = World::settled(EtcdCluster::test("ns", "c").replicas(1).memory("64Mi"));
+        let status = status_of(&memory, 0);
+        memory.member(0).member.status.as_mut().unwrap().member_id = None;
+        assert_eq!(claim_to_confirm(memory.member(0), &status), None, "there is none");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub fn all() -> Vec<Scenario> {
         answered_by_a_stranger(),
         joined_on_an_unseen_claim(),
         joined_on_another_claim(),
+        on_record_with_the_claim_before(),
     ]
 }
 
@@ -619,5 +620,35 @@ fn joined_on_another_claim() -> Scenario {
         },
         vec![wish("c", 3, "3.6.16", 1469), wish("d", 1, "3.6.16", 600)],
         vec![(1147, Incident::Unlabel { pick: 39 }), (1165, Incident::SwapVolume { pick: 55 })],
+    )
+}
+
+fn on_record_with_the_claim_before() -> Scenario {
+    day(
+        (
+            "regression-late-claim",
+            "rule 8: a seed was on record with a claim that was swapped before its start, and the watch had not told yet",
+        ),
+        (8_096_001, 66_000),
+        Temper {
+            slowest_start: 25_000,
+            slowest_watch: 10,
+            node_patience: 100_000,
+            lost_member_timeout: None,
+            reuses_addresses: false,
+            ..usual()
+        },
+        vec![wish("c", 1, "3.5.35", 170)],
+        vec![
+            (8252, Incident::Scale { cluster: 0, replicas: 0 }),
+            (8515, Incident::NodeCut { node: 2 }),
+            (8733, Incident::WatchLag { kind: 3, by: 8936, lasts: 23_406 }),
+            (8921, Incident::Call { skip: 4, fate: Fate::Slow(693) }),
+            (15_588, Incident::NodeCut { node: 3 }),
+            (15_925, Incident::Edit { cluster: 1, what: Edit::Resources }),
+            (16_274, Incident::ApiDown { lasts: 1249 }),
+            (16_566, Incident::SwapVolume { pick: 27 }),
+            (30_800, Incident::Scale { cluster: 1, replicas: 4 }),
+        ],
     )
 }

@@ -24,6 +24,8 @@ pub struct Mutation {
     pub keeps_list: bool,
     /// Believes whoever has a member's address.
     pub believes_strangers: bool,
+    /// Puts a member on record with the claim in its cache, without a live look at it.
+    pub records_unseen: bool,
 }
 
 /// The operator as it is.
@@ -39,6 +41,7 @@ impl Mutation {
             call: |_, _, call| call,
             keeps_list: false,
             believes_strangers: false,
+            records_unseen: false,
         }
     }
 
@@ -66,11 +69,16 @@ impl Mutation {
         self.believes_strangers = true;
         self
     }
+
+    const fn recording_unseen(mut self) -> Self {
+        self.records_unseen = true;
+        self
+    }
 }
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 29] = [
+    static ALL: [Mutation; 30] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum),
         Mutation::new("frozen-status", "T2: no answer from etcd, no new status")
@@ -81,6 +89,8 @@ pub fn all() -> &'static [Mutation] {
             .believing(beliefs::ended_pods_run),
         Mutation::new("blank-volume", "T7: a volume that is gone is made anew")
             .believing(beliefs::never_joined_without_volume),
+        Mutation::new("late-claim", "T7: a member is on record with the claim that was there before")
+            .recording_unseen(),
         Mutation::new("orphans-stay", "T9: what etcd lists and nobody stands for stays")
             .planning(plans::orphans_stay),
         Mutation::new("no-finalizer", "T9: members are born without their finalizer")

@@ -1,10 +1,10 @@
 //! Actions as calls: what the operator's `act` sends for each action, the live look it takes before a destructive one,
 //! and how it reads the answer.
 
-use api::{labels, names};
+use api::{EtcdMemberStatus, labels, names};
 use kube::Resource;
 use operator::observe::endpoint;
-use planner::{Action, ClusterView, Leaving, Release};
+use planner::{Action, ClusterView, Leaving, MemberView, Release};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -31,6 +31,8 @@ pub enum Wanted {
     Absent,
     /// It does not belong to this member.
     NotOf(String),
+    /// It is the one of this UID.
+    Same(String),
 }
 
 /// The live look that an action needs.
@@ -71,6 +73,12 @@ fn look_for_loss(view: &ClusterView, name: &str) -> Option<Look> {
     Some(Look { call, wanted: Wanted::NotOf(member.uid().to_owned()) })
 }
 
+/// The live look that a member's status needs.
+pub fn look_for_claim(member: &MemberView, status: &EtcdMemberStatus) -> Option<Look> {
+    let wanted = Wanted::Same(planner::claim_to_confirm(member, status)?.to_owned());
+    Some(Look { call: Call::Get(CLAIM, names::pvc(member.name())), wanted })
+}
+
 /// What the look says about the action.
 pub fn judge(wanted: &Wanted, answer: Result<Answer, Failure>) -> Result<(), Stop> {
     let live = match answer {
@@ -100,6 +108,13 @@ pub fn judge(wanted: &Wanted, answer: Result<Answer, Failure>) -> Result<(), Sto
             }
             _ => Ok(()),
         },
+        Wanted::Same(wanted) => {
+            if live.as_ref().and_then(uid).as_ref() == Some(wanted) {
+                Ok(())
+            } else {
+                Err(Stop::Stale)
+            }
+        }
     }
 }
 

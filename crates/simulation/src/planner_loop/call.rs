@@ -122,11 +122,7 @@ impl Call {
     }
 }
 
-/// Asks the process behind an address, whoever that is by now.
 fn ask_etcd(world: &mut World, at: &Endpoint, call: &EtcdCall) -> Result<Answer, Failure> {
-    let Some(process) = world.process_at(&at.address) else {
-        return Err(Failure::Etcd(etcd::Error::Unreachable { member: at.member().to_owned() }));
-    };
     let request = match call {
         EtcdCall::Status => model::Request::Status,
         EtcdCall::Members => model::Request::Members,
@@ -137,10 +133,7 @@ fn ask_etcd(world: &mut World, at: &Endpoint, call: &EtcdCall) -> Result<Answer,
         EtcdCall::Remove(id) => model::Request::Remove { id: *id },
         EtcdCall::Persist => model::Request::Persist,
     };
-    let now = world.now;
-    let answer = world.etcds.call(now, &process.0, request);
-    let cluster = world.etcds.identity(&process).map_or(0, |(cluster, _)| cluster);
-    match answer.and_then(|answer| at.believe(cluster).map(|()| answer)) {
+    match world.ask_etcd(at, request) {
         Ok(model::Response::Status(status)) => Ok(Answer::Status(status)),
         Ok(model::Response::Members(list)) => Ok(Answer::Members(list)),
         Ok(model::Response::Done) => Ok(Answer::Done),

@@ -4,7 +4,7 @@
 use etcd::{Endpoint, Membership};
 use operator::cache::{Entry, Key};
 use operator::observe::{self, endpoint, is_minority, voters};
-use planner::{ClusterView, Plan, Seen, Settings};
+use planner::{ClusterView, MemberView, Plan, Seen, Settings};
 
 use super::call::{Answer, Call, EtcdCall, Failure};
 use super::memory::{Outcome, Stop};
@@ -67,11 +67,17 @@ impl Pass {
         }
     }
 
+    /// Where a member is, and which cluster's answer is believed there.
+    fn endpoint(&self, member: &MemberView, anyones: bool) -> Option<Endpoint> {
+        let at = endpoint(&self.view, member)?;
+        Some(if anyones { Endpoint { cluster: None, ..at } } else { at })
+    }
+
     /// Everybody that can be asked for their status.
-    pub fn to_ask(&self) -> Vec<(usize, Endpoint)> {
+    pub fn to_ask(&self, anyones: bool) -> Vec<(usize, Endpoint)> {
         let asks = self.view.living_cluster().is_some();
         let members = self.view.members.iter().enumerate().filter(|_| asks);
-        members.filter_map(|(index, member)| Some((index, endpoint(&self.view, member)?))).collect()
+        members.filter_map(|(index, member)| Some((index, self.endpoint(member, anyones)?))).collect()
     }
 
     /// All statuses are in: whom to ask for the list, the leader first.
@@ -82,10 +88,10 @@ impl Pass {
     }
 
     /// The next question for the list, or `None` when there is nobody left to ask.
-    pub fn ask_members(&self, index: usize) -> Option<Call> {
+    pub fn ask_members(&self, index: usize, anyones: bool) -> Option<Call> {
         let name = self.voters.get(index)?;
         let member = self.view.members.iter().find(|m| m.name() == name)?;
-        Some(Call::Etcd(endpoint(&self.view, member)?, EtcdCall::Members))
+        Some(Call::Etcd(self.endpoint(member, anyones)?, EtcdCall::Members))
     }
 
     /// How long that question is waited for.

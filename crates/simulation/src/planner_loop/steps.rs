@@ -103,8 +103,7 @@ impl Simulation {
     /// Everybody at once, as the operator does.
     fn ask_status(&mut self, pass: &mut Pass) -> Next {
         let mut longest = 0;
-        for (index, mut at) in pass.to_ask() {
-            at.cluster = at.cluster.filter(|_| !self.mutation.believes_strangers);
+        for (index, at) in pass.to_ask(self.mutation.believes_strangers) {
             let call = Call::Etcd(at, EtcdCall::Status);
             let reachable = call.reaches(&self.world);
             let answer = if reachable { call.execute(&mut self.world) } else { Err(call.timeout()) };
@@ -121,15 +120,10 @@ impl Simulation {
     }
 
     fn ask_members(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
-        let Some(mut call) = pass.ask_members(index) else {
+        let Some(call) = pass.ask_members(index, self.mutation.believes_strangers) else {
             pass.no_list();
             return self.decide(id, pass);
         };
-        if let Call::Etcd(at, _) = &mut call
-            && self.mutation.believes_strangers
-        {
-            at.cluster = None;
-        }
         match self.call(id, &call, None, 0) {
             Called::Died => Next::Dead,
             Called::Answered(answer, took) => {
@@ -198,17 +192,10 @@ impl Simulation {
             self.failed(pass, index, &action, Stop::Stale);
             return Next::After(0);
         }
-        let look = act::look(&pass.view, &action).filter(|_| !pass.confirmed);
-        if let Some(look) = look {
-            let (answer, took) = match self.call(id, &look.call, None, 0) {
-                Called::Died => return Next::Dead,
-                Called::Answered(answer, took) => (answer, took),
-            };
-            match act::judge(&look.wanted, answer) {
-                Ok(()) => pass.confirmed = true,
-                Err(stop) => self.failed(pass, index, &action, stop),
-            }
-            return Next::After(took);
+        if let Some(look) = act::look(&pass.view, &action).filter(|_| !pass.confirmed) {
+            return self.take_a_look(id, pass, &look, |this, pass, stop| {
+                this.failed(pass, index, &action, stop);
+            });
         }
         let call = match act::call(&pass.view, &action) {
             Ok(call) => (self.mutation.call)(&pass.view, &action, call),
@@ -246,6 +233,24 @@ impl Simulation {
         Next::After(took)
     }
 
+    fn take_a_look(
+        &mut self,
+        id: usize,
+        pass: &mut Pass,
+        look: &act::Look,
+        otherwise: impl FnOnce(&mut Self, &mut Pass, Stop),
+    ) -> Next {
+        let (answer, took) = match self.call(id, &look.call, None, 0) {
+            Called::Died => return Next::Dead,
+            Called::Answered(answer, took) => (answer, took),
+        };
+        match act::judge(&look.wanted, answer) {
+            Ok(()) => pass.confirmed = true,
+            Err(stop) => otherwise(self, pass, stop),
+        }
+        Next::After(took)
+    }
+
     fn failed(&mut self, pass: &mut Pass, index: usize, action: &Action, stop: Stop) {
         self.coverage.failed(&stop);
         self.world.note(|_| format!("  {action}: not done, {stop:?}"));
@@ -276,6 +281,18 @@ impl Simulation {
     fn report(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
         let Some(operator) = self.operators.get(&id) else { return Next::Dead };
         let cache = operator.eyes.cache.clone();
+        let look =
+            pass.view.members.get(index).and_then(|member| {
+                act::look_for_claim(member, pass.plan.member_statuses.get(member.name())?)
+            });
+        let looks = !pass.confirmed && !self.mutation.records_unseen;
+        if let Some(look) = look.filter(|_| looks) {
+            return self.take_a_look(id, pass, &look, |_, pass, stop| {
+                pass.stop.get_or_insert(stop);
+                pass.phase = Phase::Report(usize::MAX);
+            });
+        }
+        pass.confirmed = false;
         let write = if let Some(member) = pass.view.members.get(index) {
             pass.plan.member_statuses.get(member.name()).and_then(|status| {
                 let latest = cache.latest(&member.member).unwrap_or_else(|| member.member.clone());

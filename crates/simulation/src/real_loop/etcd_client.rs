@@ -74,25 +74,19 @@ fn carry_out(stage: &Stage, at: &Endpoint, member: &str, request: Request) -> Re
     let now = stage.now();
     let mut world = stage.world();
     world.advance(now);
-    let Some(process) = world.process_at(&at.address) else {
-        return Err(Error::Unreachable { member: member.to_owned() });
-    };
-    let write = !matches!(request, Request::Status | Request::Members);
-    let cluster = world.etcds.identity(&process).map_or(0, |(cluster, _)| cluster);
-    if !write {
-        let answer = world.etcds.call(now, &process.0, request)?;
-        return at.believe(cluster).map(|()| answer);
+    if matches!(request, Request::Status | Request::Members) {
+        return world.ask_etcd(at, request);
     }
     let before = Before::of(&mut world);
     let what = format!("etcd at {member}: {request:?}");
-    let answer = world.etcds.call(now, &process.0, request);
+    let answer = world.ask_etcd(at, request);
     world.note(|_| {
         format!("  {what}: {}", answer.as_ref().map_or_else(ToString::to_string, |_| "ok".to_owned()))
     });
     if let Some(violation) = before.quorum_kept(&mut world, &what, 0) {
         world.ledger.violate(violation);
     }
-    at.believe(cluster).and(answer)
+    answer
 }
 
 #[async_trait]

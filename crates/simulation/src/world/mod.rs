@@ -13,6 +13,7 @@ mod volumes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use etcd::Endpoint;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -21,7 +22,7 @@ use serde_json::Value;
 use crate::Millis;
 use crate::apiserver::kind::{CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD};
 use crate::apiserver::{ApiServer, Change, DeleteOptions, Kind, Propagation, Selector, Sub};
-use crate::etcd::{DiskId, Etcds, ProcessId};
+use crate::etcd::{DiskId, Etcds, ProcessId, Request, Response};
 use crate::script::{Fate, Script, Temper};
 
 use agenda::{Agenda, Event};
@@ -242,6 +243,16 @@ impl World {
         let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
         let pod = self.pods.values().find(|p| p.ip.as_deref() == Some(ip) && p.process.is_some())?;
         pod.process.clone()
+    }
+
+    /// Asks whoever has the address by now. As in the operator's client, an answer from another cluster is none.
+    pub fn ask_etcd(&mut self, at: &Endpoint, request: Request) -> Result<Response, etcd::Error> {
+        let Some(process) = self.process_at(&at.address) else {
+            return Err(etcd::Error::Unreachable { member: at.member().to_owned() });
+        };
+        let answer = self.etcds.call(self.now, &process.0, request)?;
+        let cluster = self.etcds.identity(&process).map_or(0, |(cluster, _)| cluster);
+        at.believe(cluster).map(|()| answer)
     }
 
     /// Whether a call gets through to the machine it goes to.
