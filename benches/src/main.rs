@@ -65,7 +65,7 @@ struct Common {
     /// Where results go, in a folder named after the time
     #[arg(long, default_value = "target/bench")]
     output: PathBuf,
-    /// Seconds over which the cost at rest is counted
+    /// Seconds over which the cost at rest is counted; ten times as many for a cluster alone
     #[arg(long, default_value_t = 60)]
     rest_seconds: u64,
     /// Binary of the operator

@@ -68,13 +68,15 @@ pub struct Candidate {
     me: String,
     mandate: Mandate,
     seen: Option<(LeaseSpec, Instant)>,
+    /// The lease as this process last wrote it: as long as nobody else writes, renewing it takes no look at it.
+    written: Option<Lease>,
 }
 
 impl Candidate {
     pub fn new(client: Client, namespace: &str, mandate: Mandate) -> Self {
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "etcd-operator".to_owned());
         let me = format!("{host}_{:016x}", rand::random::<u64>());
-        Self { api: Api::namespaced(client, namespace), me, mandate, seen: None }
+        Self { api: Api::namespaced(client, namespace), me, mandate, seen: None, written: None }
     }
 
     /// Returns once this process leads.
@@ -129,27 +131,38 @@ impl Candidate {
         }
     }
 
-    /// Looks at the lease and renews or takes it. Whether it is ours now.
+    /// Renews the lease, or looks at it and takes it. Whether it is ours now.
     async fn step(&mut self) -> anyhow::Result<bool> {
-        let asked = Instant::now();
+        if let Some(ours) = self.written.take()
+            && self.write(Some(ours)).await?
+        {
+            return Ok(true);
+        }
         let live = self.api.get_opt(LEASE).await.with_context(|| format!("reading lease {LEASE}"))?;
         let spec = live.as_ref().and_then(|l| l.spec.clone());
         let since = self.note(spec.as_ref());
-        let step = evaluate(spec.as_ref(), &self.me, since);
-        if step == Step::Wait {
+        if evaluate(spec.as_ref(), &self.me, since) == Step::Wait {
             return Ok(false);
         }
-        let written = match live {
-            None => self.api.create(&PostParams::default(), &self.lease(None)).await,
-            Some(live) => self.api.replace(LEASE, &PostParams::default(), &self.lease(Some(live))).await,
+        self.write(live).await
+    }
+
+    /// Writes the lease in place of the one that was seen. False when that one is not there any more.
+    async fn write(&mut self, seen: Option<Lease>) -> anyhow::Result<bool> {
+        let (asked, params) = (Instant::now(), PostParams::default());
+        let written = match seen {
+            None => self.api.create(&params, &self.lease(None)).await,
+            Some(seen) => self.api.replace(LEASE, &params, &self.lease(Some(seen))).await,
         };
         match written {
-            Ok(_) => {
+            Ok(lease) => {
                 self.mandate.extend(asked + RENEW_DEADLINE);
+                self.written = Some(lease);
                 Ok(true)
             }
-            // Somebody else was faster.
-            Err(error) if is_reason(&error, "Conflict") || is_reason(&error, "AlreadyExists") => Ok(false),
+            Err(error) if ["Conflict", "AlreadyExists", "NotFound"].iter().any(|r| is_reason(&error, r)) => {
+                Ok(false)
+            }
             Err(error) => Err(error).with_context(|| format!("writing lease {LEASE}")),
         }
     }
@@ -211,6 +224,94 @@ mod tests {
     #[test]
     fn our_own_lease_is_renewed() {
         assert_eq!(evaluate(Some(&held_by("me")), "me", Duration::from_secs(99)), Step::Renew);
+    }
+
+    /// A lease on a server that keeps it, with what was asked of it.
+    #[derive(Clone, Default)]
+    struct Server(Arc<Mutex<(Option<Lease>, Vec<http::Method>)>>);
+
+    impl Server {
+        fn candidate(&self) -> Candidate {
+            let this = self.clone();
+            let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+                let this = this.clone();
+                async move { Ok::<_, std::io::Error>(this.answer(request).await) }
+            });
+            Candidate::new(Client::new(service, "ns"), "ns", Mandate::default())
+        }
+
+        async fn answer(
+            &self,
+            request: http::Request<kube::client::Body>,
+        ) -> http::Response<kube::client::Body> {
+            let method = request.method().clone();
+            let sent = serde_json::from_slice::<Lease>(&request.into_body().collect_bytes().await.unwrap());
+            let (lease, asked) = &mut *self.0.lock().unwrap();
+            asked.push(method.clone());
+            let known = lease.as_ref().and_then(|l| l.metadata.resource_version.clone());
+            let refusal = match (&method, &known, &sent) {
+                (&http::Method::GET | &http::Method::PUT, None, _) => Some((404, "NotFound")),
+                (&http::Method::PUT, known, Ok(sent)) if sent.metadata.resource_version != *known => {
+                    Some((409, "Conflict"))
+                }
+                _ => None,
+            };
+            if let Some((code, reason)) = refusal {
+                let status = serde_json::json!({ "kind": "Status", "status": "Failure", "message": "",
+                    "reason": reason, "code": code });
+                let body = kube::client::Body::from(status.to_string().into_bytes());
+                return http::Response::builder().status(code).body(body).unwrap();
+            }
+            if let Ok(sent) = sent {
+                *lease = Some(sent);
+                self.touched(lease);
+            }
+            http::Response::new(kube::client::Body::from(serde_json::to_vec(&lease).unwrap()))
+        }
+
+        fn touched(&self, lease: &mut Option<Lease>) {
+            let version = &mut lease.as_mut().unwrap().metadata.resource_version;
+            let before: u32 = version.as_deref().map_or(0, |v| v.parse().unwrap());
+            *version = Some((before + 1).to_string());
+        }
+
+        fn asked(&self) -> String {
+            let asked = std::mem::take(&mut self.0.lock().unwrap().1);
+            asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        }
+
+        /// Somebody else writes the lease.
+        fn write(&self, holder: Option<&str>) {
+            let lease = &mut self.0.lock().unwrap().0;
+            if let Some(holder) = holder {
+                lease.as_mut().unwrap().spec = Some(held_by(holder));
+            }
+            self.touched(lease);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leader_renews_with_one_request_until_somebody_else_writes() {
+        let server = Server::default();
+        let mut leader = server.candidate();
+        assert!(leader.step().await.unwrap());
+        assert_eq!(server.asked(), "GET POST");
+        for _ in 0..2 {
+            assert!(leader.step().await.unwrap());
+            assert_eq!(server.asked(), "PUT");
+        }
+
+        server.write(None);
+        assert!(leader.step().await.unwrap(), "it is still ours");
+        assert_eq!(server.asked(), "PUT GET PUT");
+        assert!(!server.candidate().step().await.unwrap(), "and nobody else's");
+        server.asked();
+
+        server.write(Some("other"));
+        assert!(!leader.step().await.unwrap());
+        assert_eq!(server.asked(), "PUT GET");
+        assert!(!leader.step().await.unwrap());
+        assert_eq!(server.asked(), "GET", "what is not ours is not written");
     }
 
     #[test]

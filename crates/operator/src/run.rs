@@ -25,7 +25,7 @@ use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::reconcile::Reconciler;
 use crate::report::Reporter;
-use crate::watch::{Pending, Watches};
+use crate::watch::{Pending, SILENCE, Watches};
 
 /// Passes under way get this long to end before the process does.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -176,6 +176,8 @@ async fn kube_config(args: &Args) -> anyhow::Result<Config> {
     };
     // The queue retries, with limits of its own; the client's retries would hide a dead API server for minutes.
     config.default_retry = false;
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
     Ok(config)
 }
 

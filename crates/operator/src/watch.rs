@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use api::{EtcdCluster, EtcdMember, labels};
 use futures::StreamExt as _;
@@ -25,6 +26,11 @@ use crate::queue::Queue;
 /// Objects in one part of a listing. On their way to structures they take many times the room of their text, six kinds at
 /// once, and that is what a restarted operator needs most memory for.
 const PAGE: u32 = 25;
+/// How long a watch lasts, in seconds: beginning it anew is all that clusters at rest ask of the API server. Whether the
+/// server is still there shows much sooner, see [`SILENCE`].
+const LASTS: u32 = 600;
+/// A connection over which nothing came for so long is dead: the API server sends every watch a bookmark once a minute.
+pub const SILENCE: Duration = Duration::from_secs(150);
 
 /// How many first listings are still to come; zero means the cache can be trusted.
 #[derive(Default)]
@@ -59,7 +65,7 @@ impl Watches {
     /// Starts all watches. They run until the set is dropped.
     pub fn start(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let all = watcher::Config::default().page_size(PAGE);
+        let all = watcher::Config::default().page_size(PAGE).timeout(LASTS);
         let ours = all.clone().labels(labels::CLUSTER);
         let namespaces: Vec<Option<&str>> = match self.namespaces.as_slice() {
             [] => vec![None],
