@@ -23,7 +23,7 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     status.broken_members = i32::try_from(broken).unwrap_or(i32::MAX);
 
     let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
-    if wanted == 0 && scene.running().next().is_none() {
+    if wanted == 0 && is_asleep(scene) {
         paused(scene, status);
     } else if is_lost(scene) {
         all_lost(scene, status);
@@ -35,6 +35,12 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     } else {
         forming(scene, status);
     }
+}
+
+/// All sleep, or are about to leave. Without a quorum nobody can leave, and what still runs for that reason does not sleep.
+fn is_asleep(scene: &Scene<'_>) -> bool {
+    let can_leave = !scene.is_formed() || scene.membership().is_some();
+    scene.members.iter().all(|m| m.member.spec.dormant || (m.is_deleting() && can_leave))
 }
 
 fn formed(scene: &Scene<'_>, status: &mut EtcdClusterStatus, ready: usize, wanted: usize) {
@@ -190,6 +196,21 @@ mod tests {
         let once = world.view.cluster.clone();
         world.pass();
         assert_eq!(once, world.view.cluster);
+    }
+
+    #[test]
+    fn a_cluster_whose_last_members_can_not_leave_is_not_paused() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(2));
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.spec.replicas = Some(0);
+        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = 0;
+        for index in 0..2 {
+            world.member(index).member.metadata.deletion_timestamp = Some(conditions::wire_time(now()));
+        }
+        assert_eq!(available(&world), "False/Paused", "they leave one after the other");
+        world.silence_etcd();
+        assert_eq!(available(&world), "False/QuorumLost");
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/Reconciling");
     }
 
     #[test]

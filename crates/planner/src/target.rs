@@ -49,16 +49,15 @@ pub(crate) fn settle(scene: &Scene<'_>, status: &mut EtcdClusterStatus) -> bool 
     settled
 }
 
-/// Reached: as many members as wanted, all of them ready voters.
+/// Reached: as many members as wanted, all of them ready voters; or all of them asleep.
 fn is_reached(scene: &Scene<'_>, observed: &ObservedSpec) -> bool {
     let wanted = usize::try_from(observed.replicas).unwrap_or(0);
-    let mut running = scene.running().peekable();
     if wanted == 0 {
-        return running.peek().is_none();
+        return scene.members.iter().all(|m| m.member.spec.dormant);
     }
     scene.is_formed()
         && scene.running().count() == wanted
-        && running.all(|m| m.is_ready() && m.status.is_voter)
+        && scene.running().all(|m| m.is_ready() && m.status.is_voter)
         && scene.members.iter().all(|m| !m.is_deleting())
 }
 

@@ -30,6 +30,7 @@ pub fn all() -> Vec<Scenario> {
         joined_on_an_unseen_claim(),
         joined_on_another_claim(),
         on_record_with_the_claim_before(),
+        could_not_leave_to_sleep(),
     ]
 }
 
@@ -649,6 +650,33 @@ fn on_record_with_the_claim_before() -> Scenario {
             (16_274, Incident::ApiDown { lasts: 1249 }),
             (16_566, Incident::SwapVolume { pick: 27 }),
             (30_800, Incident::Scale { cluster: 1, replicas: 4 }),
+        ],
+    )
+}
+
+fn could_not_leave_to_sleep() -> Scenario {
+    day(
+        (
+            "regression-not-asleep",
+            "rule 8: a cluster was said to be paused whose last two members could not leave without a quorum",
+        ),
+        (9_014_562, 60_000),
+        Temper {
+            nodes: 5,
+            local_volumes: true,
+            slowest_start: 25_000,
+            slowest_bind: 10_000,
+            reuses_addresses: false,
+            write_period: 1000,
+            ..usual()
+        },
+        vec![wish("c", 2, "3.6.16", 1304)],
+        vec![
+            (27_805, Incident::Evict { pick: 47 }),
+            (38_523, Incident::Scale { cluster: 1, replicas: 2 }),
+            (39_755, Incident::Scale { cluster: 0, replicas: 0 }),
+            (47_557, Incident::DeleteMember { pick: 44 }),
+            (47_560, Incident::WipeDisk { pick: 57 }),
         ],
     )
 }
