@@ -1,6 +1,6 @@
 //! What an action of the operator may not do, judged at the moment it is done: rules 1, 2, 6 and 7.
 
-use planner::{Action, ClusterView, Leaving};
+use planner::{Action, ClusterView, Leaving, MemberView};
 
 use super::{Violation, is_available, watch_quorums};
 use crate::Millis;
@@ -46,14 +46,17 @@ fn least_missed(world: &World, pass: &PassFacts<'_>, victim: &str) -> Option<Vio
     };
     let served = |id: u64| world.ledger.served_at.get(&(list.cluster_id, id)).copied().unwrap_or_default();
     let leaves = row(victim)?;
-    if served(leaves.id) + 5 * SECOND < pass.began {
+    let ready = |m: &MemberView| {
+        m.member.status.as_ref().is_some_and(|s| api::conditions::is_true(&s.conditions, "Ready"))
+    };
+    // One that did not answer when it was asked looks no better than the other, even if it serves by now.
+    let looks_silent = |m: &MemberView| m.name() == victim && !ready(m) && !matches!(m.etcd, Some(Ok(_)));
+    if served(leaves.id) + 5 * SECOND < pass.began || pass.view.members.iter().any(looks_silent) {
         return None;
     }
     let silent = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting()).find(|m| {
-        let ready =
-            m.member.status.as_ref().is_some_and(|s| api::conditions::is_true(&s.conditions, "Ready"));
         let silent = |id| served(id) + SILENT < pass.began && !serves(&world.etcds, list.cluster_id, id);
-        !ready && row(m.name()).is_some_and(|r| silent(r.id))
+        !ready(m) && row(m.name()).is_some_and(|r| silent(r.id))
     })?;
     Some(Violation::new(
         1,
