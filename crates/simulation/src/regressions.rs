@@ -536,7 +536,8 @@ fn answered_by_a_stranger() -> Scenario {
             "regression-answered-by-a-stranger",
             "rule 6: another cluster's etcd had got a lost member's address, and was asked and believed",
         ),
-        (5_006_442, 134_000),
+        // Drawn as seed 5006442. Since the operator also looks at claims, it takes other luck to show.
+        (3, 134_000),
         Temper {
             nodes: 3,
             local_volumes: false,
