@@ -111,6 +111,9 @@ fn watch_operator(world: &mut World, led: bool) {
     let now = world.now;
     let disturbed =
         !led || now < world.api_down_until || world.watch_lag.iter().any(|(_, until)| now < *until);
+    if !world.ledger.unlabelled.is_empty() {
+        world.ledger.hidden_until = now;
+    }
     if disturbed {
         world.ledger.undisturbed_since = None;
     } else {
@@ -136,9 +139,12 @@ fn begun_anew(world: &World) -> Option<Violation> {
     }
     for (uid, cluster) in world.living_clusters() {
         let known = world.ledger.clusters.get(&uid).and_then(|c| c.id_since);
-        // Its Pod is told within that time that it must not form anything any more; until then a restart may.
-        let told =
-            known.zip(world.ledger.undisturbed_since).map(|(known, since)| known.max(since) + TOLD_WITHIN);
+        // Its Pod is told within that time that it must not form anything any more; until then a restart may. What has
+        // no label is not seen, and can not be told.
+        let seen = |since: Millis| since.max(world.ledger.hidden_until);
+        let told = known
+            .zip(world.ledger.undisturbed_since)
+            .map(|(known, since)| known.max(seen(since)) + TOLD_WITHIN);
         let is_known = |f: &&crate::etcd::Formation| told.is_some_and(|told| f.at >= told);
         let again = world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged);
         if let Some(again) = again.into_iter().find(is_known) {

@@ -65,6 +65,8 @@ pub struct Ledger {
     pub served_at: BTreeMap<(u64, u64), Millis>,
     /// Since when one operator has led without being disturbed.
     pub undisturbed_since: Option<Millis>,
+    /// Until when something lacked the label by which the operator sees it.
+    pub hidden_until: Millis,
     pub audited_at: Millis,
     violation: Option<Violation>,
 }
