@@ -70,6 +70,13 @@ impl World {
         self.settle()
     }
 
+    /// Asks for that many members, and has the target taken up already.
+    pub fn aim_at(&mut self, replicas: i32) {
+        let cluster = self.view.cluster.as_mut().unwrap();
+        cluster.spec.replicas = Some(replicas);
+        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = replicas;
+    }
+
     /// Passes until nothing is left to do. Returns everything that was done.
     pub fn settle(&mut self) -> Vec<Action> {
         let mut all = vec![];

@@ -201,9 +201,7 @@ mod tests {
     #[test]
     fn a_cluster_whose_last_members_can_not_leave_is_not_paused() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(2));
-        let cluster = world.view.cluster.as_mut().unwrap();
-        cluster.spec.replicas = Some(0);
-        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = 0;
+        world.aim_at(0);
         for index in 0..2 {
             world.member(index).member.metadata.deletion_timestamp = Some(conditions::wire_time(now()));
         }

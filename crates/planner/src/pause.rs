@@ -149,9 +149,7 @@ mod tests {
     #[test]
     fn a_member_that_does_not_answer_can_still_be_put_to_sleep() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
-        let cluster = world.view.cluster.as_mut().unwrap();
-        cluster.spec.replicas = Some(0);
-        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = 0;
+        world.aim_at(0);
         world.silence_etcd();
         assert!(matches!(&world.plan().actions[..], [Action::SetDormant { dormant: true, .. }]));
     }

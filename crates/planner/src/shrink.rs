@@ -55,9 +55,7 @@ mod tests {
     /// A settled cluster that has just been asked to be smaller.
     fn world(from: i32, to: i32) -> World {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(from));
-        let cluster = world.view.cluster.as_mut().unwrap();
-        cluster.spec.replicas = Some(to);
-        cluster.status.as_mut().unwrap().observed.as_mut().unwrap().replicas = to;
+        world.aim_at(to);
         world
     }
 

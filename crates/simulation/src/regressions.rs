@@ -208,12 +208,10 @@ fn removal_in_memory() -> Scenario {
             nodes: 5,
             local_volumes: true,
             slowest_start: 3000,
-            slowest_bind: 1000,
             slowest_watch: 50,
             node_patience: 100_000,
             lost_member_timeout: None,
-            reuses_addresses: true,
-            write_period: 400,
+            ..usual()
         },
         vec![wish("c", 5, "3.6.16", 395)],
         vec![
@@ -231,15 +229,13 @@ fn healthy_one_left() -> Scenario {
         ),
         (1_003_508, 151_000),
         Temper {
-            nodes: 4,
-            local_volumes: false,
-            slowest_start: 8000,
             slowest_bind: 200,
             slowest_watch: 2000,
             node_patience: 100_000,
             lost_member_timeout: None,
             reuses_addresses: false,
             write_period: 150,
+            ..usual()
         },
         vec![wish("c", 5, "3.6.16", 849)],
         vec![
@@ -264,14 +260,13 @@ fn clock_set_back() -> Scenario {
         (1_003_661, 297_000),
         Temper {
             nodes: 3,
-            local_volumes: false,
             slowest_start: 1500,
             slowest_bind: 10_000,
             slowest_watch: 10,
             node_patience: 100_000,
             lost_member_timeout: None,
             reuses_addresses: false,
-            write_period: 400,
+            ..usual()
         },
         vec![wish("c", 2, "3.6.16", 833), wish("d", 1, "3.6.16", 1062)],
         vec![
@@ -300,10 +295,10 @@ fn joiner_tied_to_a_lost_node() -> Scenario {
             slowest_start: 25_000,
             slowest_bind: 200,
             slowest_watch: 2000,
-            node_patience: 300_000,
             lost_member_timeout: Some(60_000),
             reuses_addresses: false,
             write_period: 1000,
+            ..usual()
         },
         vec![wish("c", 0, "3.6.16", 40)],
         vec![
@@ -336,7 +331,6 @@ fn woken_before_it_slept() -> Scenario {
         ),
         (111, 136_000),
         Temper {
-            nodes: 4,
             local_volumes: true,
             slowest_start: 1500,
             slowest_bind: 200,
@@ -344,7 +338,7 @@ fn woken_before_it_slept() -> Scenario {
             node_patience: 30_000,
             lost_member_timeout: Some(60_000),
             reuses_addresses: false,
-            write_period: 400,
+            ..usual()
         },
         vec![wish("c", 3, "3.6.16", 1683)],
         vec![
@@ -367,7 +361,6 @@ fn broken_one_in_the_way() -> Scenario {
         (1_014_549, 355_000),
         Temper {
             nodes: 5,
-            local_volumes: false,
             slowest_start: 3000,
             slowest_bind: 200,
             slowest_watch: 50,
@@ -375,6 +368,7 @@ fn broken_one_in_the_way() -> Scenario {
             lost_member_timeout: None,
             reuses_addresses: false,
             write_period: 1000,
+            ..usual()
         },
         vec![wish("c", 5, "3.5.35", 1662)],
         vec![
@@ -394,15 +388,11 @@ fn paused_and_deleted() -> Scenario {
         ),
         (1_038_884, 117_000),
         Temper {
-            nodes: 4,
-            local_volumes: false,
-            slowest_start: 8000,
             slowest_bind: 200,
             slowest_watch: 2000,
             node_patience: 30_000,
-            lost_member_timeout: Some(300_000),
             reuses_addresses: false,
-            write_period: 400,
+            ..usual()
         },
         vec![wish("c", 3, "3.6.16", 814), wish("d", 2, "3.5.35", 642)],
         vec![
@@ -431,12 +421,12 @@ fn orphan_out_in_memory() -> Scenario {
             nodes: 3,
             local_volumes: true,
             slowest_start: 1500,
-            slowest_bind: 1000,
             slowest_watch: 10,
             node_patience: 100_000,
             lost_member_timeout: Some(20_000),
             reuses_addresses: false,
             write_period: 150,
+            ..usual()
         },
         vec![wish("c", 2, "3.5.35", 262)],
         vec![(156_679, Incident::StripMember { pick: 6 }), (156_726, Incident::Evict { pick: 52 })],
@@ -452,14 +442,12 @@ fn formed_but_not_recorded() -> Scenario {
         (2_019_268, 210_000),
         Temper {
             nodes: 3,
-            local_volumes: false,
-            slowest_start: 8000,
             slowest_bind: 200,
-            slowest_watch: 300,
             node_patience: 100_000,
             lost_member_timeout: Some(60_000),
             reuses_addresses: false,
             write_period: 1000,
+            ..usual()
         },
         vec![wish("c", 1, "3.6.16", 1681)],
         vec![
@@ -479,14 +467,11 @@ fn gone_before_it_was_recorded() -> Scenario {
         (3_066_599, 72_000),
         Temper {
             nodes: 3,
-            local_volumes: false,
             slowest_start: 25_000,
             slowest_bind: 200,
             slowest_watch: 2000,
-            node_patience: 300_000,
-            lost_member_timeout: Some(300_000),
-            reuses_addresses: true,
             write_period: 150,
+            ..usual()
         },
         vec![Wish { memory: true, ..wish("c", 5, "3.5.35", 408) }],
         vec![
@@ -507,14 +492,11 @@ fn settled_before_it_was_recorded() -> Scenario {
         (3_063_731, 67_000),
         Temper {
             nodes: 5,
-            local_volumes: false,
             slowest_start: 25_000,
             slowest_bind: 200,
-            slowest_watch: 300,
-            node_patience: 300_000,
             lost_member_timeout: None,
             reuses_addresses: false,
-            write_period: 400,
+            ..usual()
         },
         vec![Wish { memory: true, ..wish("c", 5, "3.6.16", 905) }, wish("d", 5, "3.5.35", 1356)],
         vec![
@@ -540,14 +522,11 @@ fn answered_by_a_stranger() -> Scenario {
         (3, 134_000),
         Temper {
             nodes: 3,
-            local_volumes: false,
             slowest_start: 3000,
             slowest_bind: 10_000,
             slowest_watch: 10,
-            node_patience: 300_000,
             lost_member_timeout: Some(20_000),
-            reuses_addresses: true,
-            write_period: 400,
+            ..usual()
         },
         vec![wish("c", 3, "3.6.16", 1868), Wish { memory: true, ..wish("d", 3, "3.6.16", 724) }],
         vec![
@@ -577,14 +556,12 @@ fn joined_on_an_unseen_claim() -> Scenario {
         (5_020_907, 82_000),
         Temper {
             nodes: 3,
-            local_volumes: false,
             slowest_start: 3000,
             slowest_bind: 10_000,
             slowest_watch: 2000,
-            node_patience: 300_000,
-            lost_member_timeout: Some(300_000),
             reuses_addresses: false,
             write_period: 1000,
+            ..usual()
         },
         vec![wish("c", 3, "3.6.16", 1579)],
         vec![
@@ -610,15 +587,14 @@ fn joined_on_another_claim() -> Scenario {
         ),
         (7_008_723, 353_000),
         Temper {
-            nodes: 4,
             local_volumes: true,
             slowest_start: 25_000,
             slowest_bind: 10_000,
-            slowest_watch: 300,
             node_patience: 100_000,
             lost_member_timeout: Some(60_000),
             reuses_addresses: false,
             write_period: 150,
+            ..usual()
         },
         vec![wish("c", 3, "3.6.16", 1469), wish("d", 1, "3.6.16", 600)],
         vec![(1147, Incident::Unlabel { pick: 39 }), (1165, Incident::SwapVolume { pick: 55 })],

@@ -11,7 +11,8 @@ const BOUND: u64 = 400;
 /// How often days with a name are played once more, with other luck: some need a little of it.
 const LUCK: u64 = 10;
 
-/// The day that catches it, and the rule it broke: days with a name first, then seeds.
+/// The day that catches it, and the rule it broke: days with a name first, then seeds,
+/// then the days with other luck.
 fn caught(mutation: &'static Mutation) -> Option<(String, Script, u8)> {
     let named = || scenarios::all().into_iter().map(|s| (s.name.to_owned(), s.script));
     let seeds = (0..BOUND).map(|seed| (format!("seed {seed}"), Script::from_seed(seed)));
