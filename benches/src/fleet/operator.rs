@@ -54,6 +54,8 @@ impl Launch {
             .arg(&self.kubeconfig)
             .args(["--metrics-bind-address=127.0.0.1:18080", "--health-probe-bind-address=127.0.0.1:18081"])
             .arg("--zap-log-level=warn")
+            // As the image has it.
+            .env("MIMALLOC_ALLOW_THP", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
