@@ -21,6 +21,8 @@ const AT_REST: Duration = Duration::from_secs(30);
 /// less than the last pass took: a cluster whose etcd is silent must not keep a worker busy (T16).
 const SOON: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(5);
 const RETRY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
+/// Longer than that no step keeps its words to itself.
+const UNTOLD: Duration = Duration::from_secs(1);
 
 /// The four steps.
 pub struct Reconciler {
@@ -41,6 +43,8 @@ pub struct Memory {
     polling_since: Option<Instant>,
     /// When a quorum last confirmed itself.
     confirmed: Option<Instant>,
+    /// Since when passes have left their words to the next one.
+    untold_since: Option<Instant>,
     waiting_for: Option<String>,
     complaint: Option<String>,
 }
@@ -103,9 +107,13 @@ impl Reconciler {
             }
         }
         // Also after a failed action: what was seen has to be told.
-        if let Err(error) = self.reporter.report(&view, &plan).await {
-            self.reporter.failed(key, &view, &error);
-            failure.get_or_insert(error);
+        let is_followed = failure.is_none() && outcome.progressed && !outcome.left_out;
+        if !(is_followed && !plan.has_news(&view) && memory.may_tell_later(began)) {
+            memory.untold_since = None;
+            if let Err(error) = self.reporter.report(&view, &plan).await {
+                self.reporter.failed(key, &view, &error);
+                failure.get_or_insert(error);
+            }
         }
 
         self.metrics.pass(began.elapsed(), failure.is_none());
@@ -130,6 +138,11 @@ struct Outcome {
 }
 
 impl Memory {
+    /// Whether a pass that began then may leave its words to the next one, which comes at once.
+    fn may_tell_later(&mut self, began: Instant) -> bool {
+        self.untold_since.get_or_insert(began).elapsed() < UNTOLD
+    }
+
     fn come_back(
         &mut self,
         next: Next,
@@ -197,6 +210,16 @@ mod tests {
         assert!(last > Duration::from_secs(4) && last < Duration::from_secs(6), "{last:?}");
         come_back(&mut memory, Next::AtRest, Outcome::default(), None);
         assert!(wait(&mut memory) < Duration::from_millis(150));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_kept_waiting_for_words_longer_than_a_second() {
+        let mut memory = Memory::default();
+        assert!(memory.may_tell_later(Instant::now()));
+        tokio::time::advance(Duration::from_millis(900)).await;
+        assert!(memory.may_tell_later(Instant::now()));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert!(!memory.may_tell_later(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]

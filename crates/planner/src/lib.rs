@@ -17,6 +17,7 @@ mod joiner;
 mod member_status;
 mod membership;
 mod network;
+mod news;
 mod orphans;
 mod pause;
 mod pod;

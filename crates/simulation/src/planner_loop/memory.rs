@@ -8,12 +8,14 @@ use super::call::Failure;
 use crate::Millis;
 
 const AT_REST: f64 = 30_000.0;
+const UNTOLD: Millis = 1000;
 
 /// What is remembered of a cluster between two passes.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     failures: u32,
     polling_since: Option<Millis>,
+    pub untold_since: Option<Millis>,
     pub quorum_at: Option<Millis>,
 }
 
@@ -34,6 +36,11 @@ pub enum Stop {
 }
 
 impl Memory {
+    /// Whether a pass that began then may leave its words to the next one.
+    pub fn may_tell_later(&mut self, began: Millis, now: Millis) -> bool {
+        now - *self.untold_since.get_or_insert(began) < UNTOLD
+    }
+
     /// `began` is when the pass that is over now began.
     pub fn come_back(
         &mut self,

@@ -184,8 +184,7 @@ impl Simulation {
 
     fn act(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
         let Some(action) = pass.plan.actions.get(index).cloned() else {
-            pass.phase = Phase::Report(0);
-            return Next::After(0);
+            return self.acted(id, pass);
         };
         // Whoever was deposed finds its lease run out before every step.
         if self.leader != Some(id) {
@@ -231,6 +230,24 @@ impl Simulation {
             Err(stop) => self.failed(pass, index, &action, stop),
         }
         Next::After(took)
+    }
+
+    /// Words about what was done may wait for the next pass; see [`planner::Plan::has_news`].
+    fn acted(&mut self, id: usize, pass: &mut Pass) -> Next {
+        let Some(operator) = self.operators.get_mut(&id) else { return Next::Dead };
+        let memory = &mut operator
+            .workers
+            .entry(Key { namespace: crate::world::NAMESPACE.to_owned(), name: pass.view.name.clone() })
+            .or_default()
+            .memory;
+        let is_followed = pass.outcome.progressed && !pass.outcome.left_out;
+        if is_followed && !pass.plan.has_news(&pass.view) && memory.may_tell_later(pass.began, self.world.now)
+        {
+            return Next::Over;
+        }
+        memory.untold_since = None;
+        pass.phase = Phase::Report(0);
+        Next::After(0)
     }
 
     fn take_a_look(
