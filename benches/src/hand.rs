@@ -10,6 +10,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PostParams};
+use tokio::sync::Mutex;
 
 use crate::stage::{LIMIT, Stage, World, address};
 use crate::template::{Start, Template};
@@ -65,13 +66,15 @@ impl<'a> ByHand<'a> {
         let leaving = self.members.split_off(replicas.max(1));
         let seed = self.endpoint(&self.members[0]).await?;
         let list = self.pool.members(&seed).await?;
-        for name in leaving.iter().rev() {
-            let id = id_of(&list, name)?;
-            self.retry("removing a member", async || self.pool.remove(&seed, id).await).await?;
-        }
         let gently = DeleteParams::default();
-        let ending = leaving.iter().map(|name| self.end(name, true, &gently));
-        try_join_all(ending).await?;
+        let turn = Mutex::new(());
+        let leave = async |name: &String| {
+            let mine = turn.lock().await;
+            self.remove(&seed, id_of(&list, name)?).await?;
+            drop(mine);
+            self.end(name, true, &gently).await
+        };
+        try_join_all(leaving.iter().rev().map(leave)).await?;
         if replicas == 0 {
             self.end(&self.members[0], false, &gently).await?;
         }
@@ -100,8 +103,7 @@ impl<'a> ByHand<'a> {
         let seed = self.endpoint(&self.members[0]).await?;
         let list = self.pool.members(&seed).await?;
         self.end(&lost, true, &DeleteParams::default().grace_period(0)).await?;
-        let id = id_of(&list, &lost)?;
-        self.retry("removing a member", async || self.pool.remove(&seed, id).await).await?;
+        self.remove(&seed, id_of(&list, &lost)?).await?;
         self.grow(wanted).await?;
         self.gone(wanted).await
     }
@@ -125,6 +127,12 @@ impl<'a> ByHand<'a> {
         self.serves(&member).await?;
         self.members.push(member);
         Ok(row.id)
+    }
+
+    /// Takes a member out of etcd, and has the others write down that it is out before its data may go.
+    async fn remove(&self, seed: &Endpoint, id: u64) -> Result<()> {
+        self.retry("removing a member", async || self.pool.remove(seed, id).await).await?;
+        self.pool.persist(seed).await.context("writing the membership down")
     }
 
     async fn promote(&self, id: u64) -> Result<()> {

@@ -13,8 +13,9 @@ use e2e::Arena;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::wait::await_condition;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -241,12 +242,20 @@ impl Stage {
         let params = DeleteParams::default();
         let delete = async |name: String| api.delete(&name, &params).await.map(drop);
         stream::iter(clusters.into_iter().map(delete)).buffer_unordered(16).try_collect::<Vec<()>>().await?;
-        let namespaces: Api<Namespace> = Api::all(self.arena.client.clone());
-        namespaces.delete(&self.arena.namespace, &DeleteParams::default()).await?;
+        // What was made by hand. The namespace comes last: with Pods in it its controller waits as long as they might take.
+        let all = ListParams::default();
+        self.arena.api::<Pod>().delete_collection(&params, &all).await?;
+        self.arena.api::<PersistentVolumeClaim>().delete_collection(&params, &all).await?;
         self.until("the namespace to be empty", |world| {
             world.members.is_empty() && world.pods.is_empty() && world.claims.is_empty()
         })
         .await?;
+        let namespaces: Api<Namespace> = Api::all(self.arena.client.clone());
+        namespaces.delete(&self.arena.namespace, &params).await?;
+        let gone =
+            await_condition(namespaces, &self.arena.namespace, |found: Option<&Namespace>| found.is_none());
+        let gone = tokio::time::timeout(LIMIT, gone).await;
+        gone.with_context(|| format!("waited {} s for {} to go", LIMIT.as_secs(), self.arena.namespace))??;
         tokio::time::sleep(Duration::from_secs(2)).await;
         Ok(())
     }
