@@ -235,29 +235,57 @@ impl Stage {
         .map(drop)
     }
 
-    /// Removes everything and waits until nothing runs: what comes next must find the machine at rest.
+    /// Removes everything and waits until nothing of it is left: what comes next must find the machine at rest. The
+    /// namespace goes last, because with Pods in it its controller waits as long as they might take.
     pub async fn close(self) -> Result<()> {
-        let clusters: Vec<String> = self.world().clusters.keys().cloned().collect();
-        let api = self.arena.api::<EtcdCluster>();
-        let params = DeleteParams::default();
-        let delete = async |name: String| api.delete(&name, &params).await.map(drop);
-        stream::iter(clusters.into_iter().map(delete)).buffer_unordered(16).try_collect::<Vec<()>>().await?;
-        // What was made by hand. The namespace comes last: with Pods in it its controller waits as long as they might take.
-        let all = ListParams::default();
-        self.arena.api::<Pod>().delete_collection(&params, &all).await?;
-        self.arena.api::<PersistentVolumeClaim>().delete_collection(&params, &all).await?;
-        self.until("the namespace to be empty", |world| {
-            world.members.is_empty() && world.pods.is_empty() && world.claims.is_empty()
-        })
-        .await?;
+        if self.delete_clusters().await? == 0 {
+            // What was made by hand has no owner to go with.
+            let (params, all) = (DeleteParams::default(), ListParams::default());
+            self.arena.api::<Pod>().delete_collection(&params, &all).await?;
+            self.arena.api::<PersistentVolumeClaim>().delete_collection(&params, &all).await?;
+        }
+        self.emptied().await?;
+        self.delete_namespace().await?;
         let namespaces: Api<Namespace> = Api::all(self.arena.client.clone());
-        namespaces.delete(&self.arena.namespace, &params).await?;
-        let gone =
-            await_condition(namespaces, &self.arena.namespace, |found: Option<&Namespace>| found.is_none());
+        let is_gone = |found: Option<&Namespace>| found.is_none();
+        let gone = await_condition(namespaces, &self.arena.namespace, is_gone);
         let gone = tokio::time::timeout(LIMIT, gone).await;
         gone.with_context(|| format!("waited {} s for {} to go", LIMIT.as_secs(), self.arena.namespace))??;
         tokio::time::sleep(Duration::from_secs(2)).await;
         Ok(())
+    }
+
+    /// Removes a whole fleet, namespace and all at once: then Kubernetes deletes its objects by the thousand.
+    pub async fn raze(self) -> Result<()> {
+        self.delete_clusters().await?;
+        self.delete_namespace().await?;
+        self.emptied().await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Ok(())
+    }
+
+    /// Returns how many there were.
+    async fn delete_clusters(&self) -> Result<usize> {
+        let clusters: Vec<String> = self.world().clusters.keys().cloned().collect();
+        let api = self.arena.api::<EtcdCluster>();
+        let params = DeleteParams::default();
+        let delete = async |name: String| api.delete(&name, &params).await.map(drop);
+        let deletions = stream::iter(clusters.into_iter().map(delete)).buffer_unordered(16);
+        Ok(deletions.try_collect::<Vec<()>>().await?.len())
+    }
+
+    async fn delete_namespace(&self) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.arena.client.clone());
+        namespaces.delete(&self.arena.namespace, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    async fn emptied(&self) -> Result<()> {
+        self.until("the namespace to be empty", |world| {
+            world.members.is_empty() && world.pods.is_empty() && world.claims.is_empty()
+        })
+        .await
+        .map(drop)
     }
 }
 

@@ -165,7 +165,7 @@ impl Site<'_> {
         step.done(&format!("{:.1} s until all are known", fleet.restart_seconds));
 
         let step = Step::begin("fleet removed");
-        stage.close().await?;
+        stage.raze().await?;
         running.stop().await?;
         volumes::clear(&self.target.client).await?;
         self.members.clear();
