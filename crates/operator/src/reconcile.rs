@@ -108,7 +108,8 @@ impl Reconciler {
         }
         // Also after a failed action: what was seen has to be told.
         let is_followed = failure.is_none() && outcome.progressed && !outcome.left_out;
-        if !(is_followed && !plan.has_news(&view) && memory.may_tell_later(began)) {
+        let can_wait = is_followed && !plan.has_news(&view) && memory.may_tell_later(began);
+        if !can_wait {
             memory.untold_since = None;
             if let Err(error) = self.reporter.report(&view, &plan).await {
                 self.reporter.failed(key, &view, &error);

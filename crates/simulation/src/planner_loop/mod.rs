@@ -91,6 +91,11 @@ pub fn run(script: &Script, mutation: &'static Mutation, telling: bool) -> Outco
     }
 }
 
+/// The operator's name for a cluster.
+fn key(cluster: &str) -> Key {
+    Key { namespace: NAMESPACE.to_owned(), name: cluster.to_owned() }
+}
+
 impl Simulation {
     fn new(script: Script, mutation: &'static Mutation, telling: bool) -> Self {
         let mut world = World::new(script, telling);
@@ -170,7 +175,7 @@ impl Simulation {
         self.leader = Some(id);
         let names: Vec<String> = self.world.script.clusters.iter().map(|w| w.name.clone()).collect();
         for name in names {
-            self.touch(id, &Key { namespace: NAMESPACE.to_owned(), name });
+            self.touch(id, &key(&name));
         }
     }
 

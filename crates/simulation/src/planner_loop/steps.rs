@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::call::{Answer, Call, EtcdCall, Failure};
 use super::memory::Stop;
 use super::pass::{Pass, Phase};
-use super::{Simulation, act};
+use super::{Simulation, act, key};
 use crate::Millis;
 use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER};
 use crate::invariants;
@@ -235,14 +235,11 @@ impl Simulation {
     /// Words about what was done may wait for the next pass; see [`planner::Plan::has_news`].
     fn acted(&mut self, id: usize, pass: &mut Pass) -> Next {
         let Some(operator) = self.operators.get_mut(&id) else { return Next::Dead };
-        let memory = &mut operator
-            .workers
-            .entry(Key { namespace: crate::world::NAMESPACE.to_owned(), name: pass.view.name.clone() })
-            .or_default()
-            .memory;
+        let memory = &mut operator.workers.entry(key(&pass.view.name)).or_default().memory;
         let is_followed = pass.outcome.progressed && !pass.outcome.left_out;
-        if is_followed && !pass.plan.has_news(&pass.view) && memory.may_tell_later(pass.began, self.world.now)
-        {
+        let (began, now) = (pass.began, self.world.now);
+        let can_wait = is_followed && !pass.plan.has_news(&pass.view) && memory.may_tell_later(began, now);
+        if can_wait {
             return Next::Over;
         }
         memory.untold_since = None;
@@ -282,9 +279,8 @@ impl Simulation {
     }
 
     fn take_out(&mut self, id: usize, cluster: &str, kind: crate::apiserver::Kind, name: &str, uid: &str) {
-        let key = Key { namespace: crate::world::NAMESPACE.to_owned(), name: cluster.to_owned() };
         if let Some(operator) = self.operators.get(&id) {
-            operator.eyes.gone(kind, &key, name, uid);
+            operator.eyes.gone(kind, &key(cluster), name, uid);
         }
     }
 
