@@ -34,7 +34,7 @@ prepare() {
         rustup toolchain install "$toolchain" --profile minimal --component clippy --component rustfmt
     fi
     # Without network this must not fail when everything is there.
-    if ! rustup target list --toolchain "$toolchain" --installed | grep -qx "$MUSL"; then
+    if ! rustup target list --toolchain "$toolchain" --installed | grep -x "$MUSL" >/dev/null; then
         rustup target add --toolchain "$toolchain" "$MUSL"
     fi
     if ! command -v musl-gcc >/dev/null; then
