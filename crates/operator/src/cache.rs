@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{
     Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
@@ -301,9 +302,14 @@ impl Cache {
         self.put(object, listing.number, None)
     }
 
-    /// Takes in the answer to one of our own writes.
+    /// Takes in the answer to one of our own writes. If that took away the last thing the end of the object waited for,
+    /// it is gone.
     pub fn wrote<K: Cached>(&self, object: K) {
-        self.put(object, 0, Some(Instant::now()));
+        if has_ended(object.meta()) {
+            self.deleted(&object);
+        } else {
+            self.put(object, 0, Some(Instant::now()));
+        }
     }
 
     fn put<K: Cached>(&self, mut object: K, listing: u64, written: Option<Instant>) -> Option<Key> {
@@ -453,6 +459,13 @@ impl Inner {
     }
 }
 
+/// Whether the API server keeps an object no longer: it is deleted, and neither a finalizer nor a grace period is left.
+fn has_ended(meta: &ObjectMeta) -> bool {
+    let is_held = meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    let has_time = meta.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    meta.deletion_timestamp.is_some() && !is_held && !has_time
+}
+
 fn prune_metadata<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;
@@ -512,6 +525,31 @@ mod tests {
         assert!(stored(&cache).is_some(), "a successor stays");
         cache.gone::<EtcdCluster>(&key, "c", "u");
         assert_eq!(stored(&cache), None);
+    }
+
+    #[test]
+    fn an_object_whose_end_waited_for_our_write_is_gone_with_the_answer() {
+        let cache = Cache::default();
+        let mut held = cluster("u", 1);
+        held.metadata.deletion_timestamp = Some(api::conditions::wire_time(Timestamp::UNIX_EPOCH));
+        held.metadata.deletion_grace_period_seconds = Some(0);
+        held.metadata.finalizers = Some(vec!["ours".to_owned(), "another's".to_owned()]);
+        cache.seen(held.clone(), &Listing::first());
+        // The API server may answer with the version that was there before.
+        held.metadata.finalizers.as_mut().unwrap().remove(0);
+        cache.wrote(held.clone());
+        assert!(stored(&cache).is_some(), "somebody else holds it");
+        held.metadata.finalizers = None;
+        cache.wrote(held.clone());
+        assert_eq!(stored(&cache), None);
+    }
+
+    #[test]
+    fn a_pod_that_has_time_to_end_is_not_gone_with_an_answer() {
+        let mut pod = Pod::default();
+        pod.metadata.deletion_timestamp = Some(api::conditions::wire_time(Timestamp::UNIX_EPOCH));
+        pod.metadata.deletion_grace_period_seconds = Some(30);
+        assert!(!has_ended(&pod.metadata));
     }
 
     #[test]
