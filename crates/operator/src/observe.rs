@@ -1,12 +1,15 @@
 //! Observe: everything known about one cluster, as plain data. Objects come from the cache, facts about etcd from etcd
 //! itself, asked in this pass. Nothing is decided here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{EtcdMember, names};
 use etcd::{Endpoint, Etcd, Membership, Status};
-use futures::future::join_all;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use planner::{ClusterView, EtcdView, MemberView, Seen, Settings};
 
@@ -35,19 +38,27 @@ impl Observer {
         view
     }
 
+    /// Everybody at once. Whoever has left etcd is shutting down and slow to answer, so nobody waits for its word.
     async fn ask_etcd(&self, view: &mut ClusterView) {
-        let asked = view.members.iter().map(|member| async {
-            let endpoint = endpoint(view, member)?;
-            Some(self.etcd.status(&endpoint).await)
-        });
-        let answers = join_all(asked).await;
-        for (member, answer) in view.members.iter_mut().zip(answers) {
-            member.etcd = answer;
-        }
-        match self.ask_for_members(view).await {
-            Ok(Some(seen)) => {
-                view.etcd.membership = Some(seen);
+        let mut questions = Questions::default();
+        for (index, member) in view.members.iter().enumerate() {
+            if let Some(at) = endpoint(view, member) {
+                questions.unanswered.insert(index);
+                questions.asked.push(async move { (index, self.etcd.status(&at).await) }.boxed());
             }
+        }
+        questions.hear(view, |member| !member.is_deleting()).await;
+        let mut list = self.ask_for_members(view).await;
+        let asked = voters(view).len();
+        match &list {
+            Ok(Some(seen)) => questions.hear(view, |member| member.row_in(&seen.fact).is_some()).await,
+            _ => questions.hear(view, |_| true).await,
+        }
+        if !matches!(list, Ok(Some(_))) && voters(view).len() > asked {
+            list = self.ask_for_members(view).await;
+        }
+        match list {
+            Ok(Some(seen)) => view.etcd.membership = Some(seen),
             Ok(None) => view.etcd.failure = first_failure(view),
             Err(error) => view.etcd.failure = Some(error),
         }
@@ -67,6 +78,25 @@ impl Observer {
             }
         }
         failure.map_or(Ok(None), Err)
+    }
+}
+
+/// Statuses that have been asked for, by the number of the member.
+#[derive(Default)]
+struct Questions<'a> {
+    asked: FuturesUnordered<BoxFuture<'a, (usize, Result<Status, etcd::Error>)>>,
+    unanswered: BTreeSet<usize>,
+}
+
+impl Questions<'_> {
+    /// Takes answers in until there is one from everybody who matters.
+    async fn hear(&mut self, view: &mut ClusterView, matters: impl Fn(&MemberView) -> bool) {
+        while self.unanswered.iter().any(|&index| matters(&view.members[index]))
+            && let Some((index, answer)) = self.asked.next().await
+        {
+            self.unanswered.remove(&index);
+            view.members[index].etcd = Some(answer);
+        }
     }
 }
 
@@ -148,22 +178,30 @@ mod tests {
     use super::*;
     use crate::ambient::Real;
 
-    /// What each member answers, and who was asked for the list.
+    /// What a member takes that does not answer in time.
+    const SLOW: Duration = Duration::from_secs(1);
+
+    /// What each member answers, the list, and who was asked for it.
     #[derive(Default)]
     struct Fake {
         members: BTreeMap<String, Result<Status, Error>>,
+        listed: Vec<etcd::Member>,
         asked: Mutex<Vec<String>>,
     }
 
     #[async_trait]
     impl Etcd for Fake {
         async fn status(&self, at: &Endpoint) -> Result<Status, Error> {
-            self.members.get(&at.identity).cloned().unwrap_or(Err(silent()))
+            let answer = self.members.get(&at.identity).cloned().unwrap_or(Err(silent()));
+            if matches!(answer, Err(Error::Timeout { .. })) {
+                tokio::time::sleep(SLOW).await;
+            }
+            answer
         }
 
         async fn members(&self, at: &Endpoint) -> Result<Membership, Error> {
             self.asked.lock().unwrap().push(at.identity.clone());
-            Ok(Membership { cluster_id: 1, members: vec![] })
+            Ok(Membership { cluster_id: 1, members: self.listed.clone() })
         }
 
         async fn add_learner(&self, _: &Endpoint, _: &str) -> Result<Membership, Error> {
@@ -216,9 +254,17 @@ mod tests {
 
     /// Who is asked for the list, of members that answer like that.
     async fn asked(answers: Vec<(MemberView, Result<Status, Error>)>) -> Vec<String> {
+        observed(answers, vec![]).await.1
+    }
+
+    /// What is seen of members that answer like that and have that list, and who was asked for it.
+    async fn observed(
+        answers: Vec<(MemberView, Result<Status, Error>)>,
+        listed: Vec<etcd::Member>,
+    ) -> (ClusterView, Vec<String>) {
         let id = |m: &MemberView| m.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap();
         let members = answers.iter().map(|(m, answer)| (id(m), answer.clone())).collect();
-        let etcd = Arc::new(Fake { members, ..Fake::default() });
+        let etcd = Arc::new(Fake { members, listed, ..Fake::default() });
         let observer = Observer {
             cache: Arc::default(),
             etcd: etcd.clone(),
@@ -228,7 +274,24 @@ mod tests {
         let mut view =
             ClusterView { members: answers.into_iter().map(|(m, _)| m).collect(), ..Default::default() };
         observer.ask_etcd(&mut view).await;
-        etcd.asked.lock().unwrap().clone()
+        let asked = etcd.asked.lock().unwrap().clone();
+        (view, asked)
+    }
+
+    fn leaving(name: &str) -> MemberView {
+        let mut member = member(name);
+        let at = conditions::wire_time(jiff::Timestamp::UNIX_EPOCH);
+        member.member.metadata.deletion_timestamp = Some(at);
+        member
+    }
+
+    fn row(name: &str) -> etcd::Member {
+        let name = member(name).name().to_owned();
+        etcd::Member { id: 1, name, peer_urls: vec![], is_learner: false }
+    }
+
+    fn slow() -> Result<Status, Error> {
+        Err(Error::Timeout { member: "x".into(), limit: SLOW })
     }
 
     #[tokio::test]
@@ -256,5 +319,29 @@ mod tests {
     async fn the_leader_is_asked_first() {
         let both = vec![(member("a"), answer(1, 2, false)), (member("b"), answer(2, 2, false))];
         assert_eq!(asked(both).await, ["b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_the_word_of_a_member_that_is_out() {
+        let began = tokio::time::Instant::now();
+        let both = vec![(member("a"), answer(1, 1, false)), (leaving("b"), slow())];
+        let (view, _) = observed(both, vec![row("a")]).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!(view.etcd.membership.is_some() && view.members[1].etcd.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_word_of_a_member_that_is_still_in_is_waited_for() {
+        let both = vec![(member("a"), answer(1, 1, false)), (leaving("b"), slow())];
+        let (view, asked) = observed(both, vec![row("a"), row("b")]).await;
+        assert_eq!(view.members[1].etcd, Some(slow()));
+        assert_eq!(asked, ["a"], "one list is enough");
+    }
+
+    #[tokio::test]
+    async fn members_that_all_leave_can_be_asked_all_the_same() {
+        let (view, asked) = observed(vec![(leaving("a"), answer(1, 1, false))], vec![row("a")]).await;
+        assert!(view.etcd.membership.is_some());
+        assert_eq!(asked, ["a"]);
     }
 }

@@ -146,7 +146,7 @@ impl MemberView {
     }
 
     /// This member's row in etcd's list.
-    pub(crate) fn row_in<'a>(&self, list: &'a Membership) -> Option<&'a etcd::Member> {
+    pub fn row_in<'a>(&self, list: &'a Membership) -> Option<&'a etcd::Member> {
         list.members.iter().find(|row| self.stands_for(row))
     }
 

@@ -18,6 +18,7 @@ const HASTE: Millis = 300;
 pub enum Phase {
     AskStatus,
     AskMembers(usize),
+    Decide,
     Act(usize),
     Report(usize),
 }
@@ -30,6 +31,8 @@ pub struct Pass {
     pub phase: Phase,
     pub outcome: Outcome,
     pub stop: Option<Stop>,
+    /// Members that leave and have not answered yet; nobody waits for those that are out.
+    pub unheard: Vec<(usize, etcd::Error)>,
     /// Whom to ask for the list, in order.
     voters: Vec<String>,
     hasty: bool,
@@ -58,6 +61,7 @@ impl Pass {
             phase: Phase::AskStatus,
             outcome: Outcome::default(),
             stop: None,
+            unheard: vec![],
             voters: vec![],
             hasty: false,
             failure: None,
@@ -78,6 +82,20 @@ impl Pass {
         let asks = self.view.living_cluster().is_some();
         let members = self.view.members.iter().enumerate().filter(|_| asks);
         members.filter_map(|(index, member)| Some((index, self.endpoint(member, anyones)?))).collect()
+    }
+
+    /// Waits for those that leave, unless the list shows that they are out. True if there was somebody to wait for.
+    pub fn hear_leaving(&mut self) -> bool {
+        let list = self.view.etcd.membership.as_ref().map(|seen| &seen.fact);
+        let is_in = |member: &MemberView| list.is_none_or(|list| member.row_in(list).is_some());
+        let unheard = std::mem::take(&mut self.unheard);
+        if !unheard.iter().any(|(index, _)| is_in(&self.view.members[*index])) {
+            return false;
+        }
+        for (index, error) in unheard {
+            self.view.members[index].etcd = Some(Err(error));
+        }
+        true
     }
 
     /// All statuses are in: whom to ask for the list, the leader first.

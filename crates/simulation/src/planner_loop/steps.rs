@@ -6,7 +6,7 @@ use planner::Action;
 use rand::RngExt;
 use serde_json::Value;
 
-use super::call::{Answer, Call, EtcdCall, Failure};
+use super::call::{Answer, Call, EtcdCall, Failure, STATUS_LIMIT};
 use super::memory::Stop;
 use super::pass::{Pass, Phase};
 use super::{Simulation, act, key};
@@ -95,6 +95,7 @@ impl Simulation {
         match pass.phase.clone() {
             Phase::AskStatus => self.ask_status(pass),
             Phase::AskMembers(index) => self.ask_members(id, pass, index),
+            Phase::Decide => self.decide(id, pass),
             Phase::Act(index) => self.act(id, pass, index),
             Phase::Report(index) => self.report(id, pass, index),
         }
@@ -108,12 +109,19 @@ impl Simulation {
             let reachable = call.reaches(&self.world);
             let answer = if reachable { call.execute(&mut self.world) } else { Err(call.timeout()) };
             let timed_out = matches!(&answer, Err(Failure::Etcd(etcd::Error::Timeout { .. })));
-            longest = longest.max(if timed_out { call.limit() } else { 2 });
-            pass.view.members[index].etcd = Some(match answer {
+            let answer = match answer {
                 Ok(Answer::Status(status)) => Ok(status),
                 Err(Failure::Etcd(error)) => Err(error),
                 _ => continue,
-            });
+            };
+            let member = &mut pass.view.members[index];
+            match answer {
+                Err(error) if timed_out && member.is_deleting() => pass.unheard.push((index, error)),
+                answer => {
+                    longest = longest.max(if timed_out { call.limit() } else { 2 });
+                    member.etcd = Some(answer);
+                }
+            }
         }
         pass.rank_voters();
         Next::After(longest)
@@ -121,19 +129,27 @@ impl Simulation {
 
     fn ask_members(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
         let Some(call) = pass.ask_members(index, self.mutation.believes_strangers) else {
-            pass.no_list();
-            return self.decide(id, pass);
+            return self.hear_leaving(pass);
         };
         match self.call(id, &call, None, 0) {
             Called::Died => Next::Dead,
             Called::Answered(answer, took) => {
                 if pass.hear_members(index, answer, self.world.now) {
-                    return self.decide(id, pass);
+                    return self.hear_leaving(pass);
                 }
                 pass.phase = Phase::AskMembers(index + 1);
                 Next::After(took.min(pass.members_limit()))
             }
         }
+    }
+
+    fn hear_leaving(&self, pass: &mut Pass) -> Next {
+        let heard = if pass.hear_leaving() { pass.began + STATUS_LIMIT } else { 0 };
+        if pass.view.etcd.membership.is_none() {
+            pass.no_list();
+        }
+        pass.phase = Phase::Decide;
+        Next::After(heard.saturating_sub(self.world.now))
     }
 
     fn decide(&mut self, id: usize, pass: &mut Pass) -> Next {
