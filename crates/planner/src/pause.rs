@@ -3,7 +3,7 @@
 
 use api::names;
 
-use crate::view::Scene;
+use crate::view::{Assessed, Scene};
 use crate::{Action, Plan};
 
 /// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do. Needs no answer from
@@ -18,6 +18,9 @@ pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
         _ => return false,
     };
     plan.act(Action::SetDormant { name: member.name().to_owned(), uid: member.uid().to_owned(), dormant });
+    if dormant {
+        end_pod(member, plan);
+    }
     true
 }
 
@@ -27,9 +30,13 @@ pub(crate) fn end_pods(scene: &Scene<'_>, plan: &mut Plan) {
         return;
     }
     for member in scene.members.iter().filter(|m| m.member.spec.dormant) {
-        if let Some(uid) = member.living_pod().and_then(|p| p.metadata.uid.clone()) {
-            plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
-        }
+        end_pod(member, plan);
+    }
+}
+
+fn end_pod(member: &Assessed<'_>, plan: &mut Plan) {
+    if let Some(uid) = member.living_pod().and_then(|p| p.metadata.uid.clone()) {
+        plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
     }
 }
 
@@ -151,6 +158,9 @@ mod tests {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
         world.aim_at(0);
         world.silence_etcd();
-        assert!(matches!(&world.plan().actions[..], [Action::SetDormant { dormant: true, .. }]));
+        assert!(matches!(
+            &world.plan().actions[..],
+            [Action::SetDormant { dormant: true, .. }, Action::DeletePod { .. }]
+        ));
     }
 }

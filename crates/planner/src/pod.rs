@@ -20,6 +20,7 @@ use crate::{Action, Plan, Settings, volume};
 
 /// The user of the etcd image; any other would not own its volume.
 const NONROOT: i64 = 65532;
+
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| has_a_place(scene, m)) {
         match &member.pod {
