@@ -19,13 +19,14 @@ impl Plan {
 }
 
 /// A cluster's status without its words: conditions by type, status and reason, and everything else. Why work is in
-/// progress is words.
+/// progress is words, and so is how many are beyond recovery: that they are missing has been told, and a pass that does
+/// nothing about them tells this, too.
 fn facts(status: &EtcdClusterStatus) -> (Vec<[&str; 3]>, EtcdClusterStatus) {
     let conditions = status.conditions.iter().map(|c| {
         let reason = if c.type_ == conditions::PROGRESSING { "" } else { &c.reason };
         [c.type_.as_str(), &c.status, reason]
     });
-    (conditions.collect(), EtcdClusterStatus { conditions: vec![], ..status.clone() })
+    (conditions.collect(), EtcdClusterStatus { conditions: vec![], broken_members: 0, ..status.clone() })
 }
 
 /// Which member this is, and what holds its data.
@@ -39,6 +40,7 @@ mod tests {
     use api::conditions::reason;
 
     use super::*;
+    use crate::Action;
     use crate::fixtures::{World, unready};
 
     fn cluster(replicas: i32) -> EtcdCluster {
@@ -82,6 +84,21 @@ mod tests {
         unready(world.member(2).pod.as_mut().unwrap());
         world.member(2).etcd = None;
         assert!(has_news(&world), "a loss");
+    }
+
+    #[test]
+    fn that_a_missing_member_is_beyond_recovery_is_no_news() {
+        let mut world = World::settled(cluster(3).memory("256Mi"));
+        let lost = world.member(2);
+        (lost.pod, lost.etcd) = (None, None);
+        let told = world.plan();
+        assert!(told.has_news(&world.view), "it is missing");
+        let replaces = |plan: &Plan| plan.actions.iter().any(|a| matches!(a, Action::DeleteMember { .. }));
+        assert!(replaces(&told), "{:?}", told.actions);
+        let status = EtcdClusterStatus { broken_members: 0, ..told.cluster_status.unwrap() };
+        world.view.cluster.as_mut().unwrap().status = Some(status);
+        assert_eq!(world.status().broken_members, 1);
+        assert!(!has_news(&world));
     }
 
     #[test]
