@@ -63,11 +63,11 @@ image: ## Build the operator's binary (dist/manager) and image archive; prints t
 	@scripts/image
 
 .PHONY: bench
-bench: ## How fast it is, beside what is possible here: real clusters, half an hour (needs root)
+bench: ## How fast it is, beside what is possible here: real clusters, 45 minutes (needs root)
 	@scripts/bench clusters $(BENCH)
 
 .PHONY: bench-fleet
-bench-fleet: ## What 100, 300 and 1,000 clusters cost the operator (needs root)
+bench-fleet: ## What 100, 300 and 1,000 clusters cost the operator, 20 minutes (needs root)
 	@scripts/bench fleet $(BENCH)
 
 .PHONY: crds
