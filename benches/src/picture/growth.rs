@@ -39,8 +39,9 @@ pub fn growth(fleets: &[Fleet]) -> String {
 
 fn chart(sheet: &mut Sheet, (left, top): (f64, f64), title: &str, points: &[(f64, f64)]) {
     let (x0, y0, width, height) = (left + 40.0, top + CHART.1 - 20.0, CHART.0 - 70.0, CHART.1 - 60.0);
-    let most = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).fold(f64::MIN_POSITIVE, f64::max);
-    let (most_x, most_y) = (most(|p| p.0), most(|p| p.1));
+    // What costs nothing at all is drawn on a scale of one.
+    let most = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).reduce(f64::max).filter(|most| *most > 0.0);
+    let (most_x, most_y) = (most(|p| p.0).unwrap_or(1.0), most(|p| p.1).unwrap_or(1.0));
     let at = |(x, y): (f64, f64)| (x0 + width * x / most_x, y0 - height * y / most_y);
     sheet.text((left + 40.0, top + 20.0), 12, Anchor::Start, INK, title);
     let every = tick(most_y);
@@ -72,5 +73,14 @@ mod tests {
         // No losses were measured: five of the six charts have points.
         assert_eq!(picture.matches("<circle").count(), 10);
         assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
+    }
+
+    #[test]
+    fn a_cost_of_nothing_has_marks_that_differ() {
+        let mut sheet = Sheet::new(WIDTH);
+        chart(&mut sheet, (0.0, 0.0), "nothing", &[(100.0, 0.0), (300.0, 0.0)]);
+        let picture = sheet.finish(CHART.1);
+        assert_eq!(picture.matches(">0.00<").count(), 0, "{picture}");
+        assert!(picture.contains(">1.00<"), "{picture}");
     }
 }

@@ -7,6 +7,8 @@ const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 930.0;
 const LANE: f64 = 30.0;
+/// The room a word needs.
+const WORD: f64 = 50.0;
 const COLORS: [&str; PHASES.len()] = ["#ef4444", "#f59e0b", "#3b82f6", "#10b981", "#8b5cf6", "#ec4899"];
 
 pub fn timeline(lines: &[Timeline]) -> String {
@@ -43,12 +45,10 @@ fn legend(sheet: &mut Sheet) -> f64 {
 fn group(sheet: &mut Sheet, line: &Timeline, top: f64, x: &impl Fn(f64) -> f64) -> f64 {
     let mut y = top + 20.0;
     sheet.text((20.0, y), 13, Anchor::Start, INK, &format!("{}: {:.2} s", line.title, line.ready));
-    let marks = ["formed", "available", "3 ready"].map(|state| (state, line.cluster.get(state)));
     y += 8.0;
-    for (state, at) in marks {
-        let Some(at) = at else { continue };
-        sheet.dot((x(*at), y + 8.0), INK);
-        sheet.text((x(*at) + 6.0, y + 12.0), 10, Anchor::Start, FAINT, state);
+    for (at, states) in marks(line, x) {
+        sheet.dot((at, y + 8.0), INK);
+        sheet.text((at + 6.0, y + 12.0), 10, Anchor::Start, FAINT, &states.join(", "));
     }
     if !line.cluster.is_empty() {
         y += 20.0;
@@ -62,6 +62,19 @@ fn group(sheet: &mut Sheet, line: &Timeline, top: f64, x: &impl Fn(f64) -> f64) 
     }
     sheet.line((x(line.ready), top + 26.0), (x(line.ready), y), INK);
     y + 12.0
+}
+
+/// What the cluster said of itself, and where; what was said in one breath stands in one place.
+fn marks(line: &Timeline, x: &impl Fn(f64) -> f64) -> Vec<(f64, Vec<&'static str>)> {
+    let mut marks: Vec<(f64, Vec<_>)> = Vec::new();
+    for state in ["formed", "available", "3 ready"] {
+        let Some(at) = line.cluster.get(state).map(|at| x(*at)) else { continue };
+        match marks.last_mut() {
+            Some((before, states)) if at - *before < WORD => states.push(state),
+            _ => marks.push((at, vec![state])),
+        }
+    }
+    marks
 }
 
 #[cfg(test)]
@@ -83,5 +96,14 @@ mod tests {
         }
         assert_eq!(picture.matches(COLORS[4]).count(), 1, "only in the legend");
         assert!(picture.contains("c-abcde"));
+    }
+
+    #[test]
+    fn words_about_one_moment_do_not_stand_on_each_other() {
+        let said = [("formed", 1.0), ("available", 1.01), ("3 ready", 3.0)];
+        let cluster = said.map(|(state, at)| (state.to_owned(), at)).into();
+        let line = Timeline { cluster, ..Timeline::default() };
+        let marks = marks(&line, &|seconds| seconds * 100.0);
+        assert_eq!(marks, [(100.0, vec!["formed", "available"]), (300.0, vec!["3 ready"])]);
     }
 }
