@@ -518,8 +518,9 @@ fn answered_by_a_stranger() -> Scenario {
             "regression-answered-by-a-stranger",
             "rule 6: another cluster's etcd had got a lost member's address, and was asked and believed",
         ),
-        // Drawn as seed 5006442. Since the operator also looks at claims, it takes other luck to show.
-        (3, 134_000),
+        // Drawn as seed 5006442. Since the operator also looks at claims and does not wait for who has left, it takes other
+        // luck and other moments to show.
+        (77, 134_000),
         Temper {
             nodes: 3,
             slowest_start: 3000,
@@ -530,19 +531,19 @@ fn answered_by_a_stranger() -> Scenario {
         },
         vec![wish("c", 3, "3.6.16", 1868), Wish { memory: true, ..wish("d", 3, "3.6.16", 724) }],
         vec![
-            (73_138, Incident::Scale { cluster: 1, replicas: 4 }),
-            (76_340, Incident::NodeDies { node: 2 }),
-            (87_843, Incident::NodeCut { node: 0 }),
-            (87_843, Incident::DeleteCluster { cluster: 0, how: Propagation::Background }),
-            (87_888, Incident::DeletePod { pick: 32, force: false }),
-            (87_911, Incident::DeleteMember { pick: 55 }),
-            (87_927, Incident::NodeCut { node: 2 }),
-            (93_480, Incident::NodeHeals { node: 0 }),
-            (120_521, Incident::Recreate { cluster: 0 }),
-            (127_288, Incident::NodeDies { node: 1 }),
-            (129_062, Incident::Scale { cluster: 1, replicas: 1 }),
-            (131_719, Incident::ApiDown { lasts: 21_683 }),
-            (133_965, Incident::DeletePod { pick: 40, force: true }),
+            (72_591, Incident::Scale { cluster: 1, replicas: 4 }),
+            (78_576, Incident::NodeDies { node: 2 }),
+            (86_198, Incident::DeleteMember { pick: 55 }),
+            (86_878, Incident::DeletePod { pick: 32, force: false }),
+            (88_438, Incident::NodeCut { node: 0 }),
+            (89_137, Incident::NodeCut { node: 2 }),
+            (89_139, Incident::DeleteCluster { cluster: 0, how: Propagation::Background }),
+            (96_445, Incident::NodeHeals { node: 0 }),
+            (119_940, Incident::Recreate { cluster: 0 }),
+            (126_986, Incident::Scale { cluster: 1, replicas: 1 }),
+            (129_431, Incident::NodeDies { node: 1 }),
+            (130_811, Incident::ApiDown { lasts: 21_683 }),
+            (134_407, Incident::DeletePod { pick: 40, force: true }),
         ],
     )
 }
@@ -607,7 +608,8 @@ fn on_record_with_the_claim_before() -> Scenario {
             "regression-late-claim",
             "rule 8: a seed was on record with a claim that was swapped before its start, and the watch had not told yet",
         ),
-        (8_096_001, 66_000),
+        // Drawn as seed 8096001. Since the last Pod ends in the pass that puts its member to sleep, at other moments.
+        (30, 66_000),
         Temper {
             slowest_start: 25_000,
             slowest_watch: 10,
@@ -618,15 +620,15 @@ fn on_record_with_the_claim_before() -> Scenario {
         },
         vec![wish("c", 1, "3.5.35", 170)],
         vec![
-            (8252, Incident::Scale { cluster: 0, replicas: 0 }),
-            (8515, Incident::NodeCut { node: 2 }),
-            (8733, Incident::WatchLag { kind: 3, by: 8936, lasts: 23_406 }),
-            (8921, Incident::Call { skip: 4, fate: Fate::Slow(693) }),
-            (15_588, Incident::NodeCut { node: 3 }),
-            (15_925, Incident::Edit { cluster: 1, what: Edit::Resources }),
-            (16_274, Incident::ApiDown { lasts: 1249 }),
-            (16_566, Incident::SwapVolume { pick: 27 }),
-            (30_800, Incident::Scale { cluster: 1, replicas: 4 }),
+            (6137, Incident::WatchLag { kind: 3, by: 8936, lasts: 23_406 }),
+            (9239, Incident::Scale { cluster: 0, replicas: 0 }),
+            (10_271, Incident::Call { skip: 4, fate: Fate::Slow(693) }),
+            (11_073, Incident::NodeCut { node: 2 }),
+            (16_100, Incident::NodeCut { node: 3 }),
+            (16_706, Incident::Edit { cluster: 1, what: Edit::Resources }),
+            (18_874, Incident::SwapVolume { pick: 27 }),
+            (18_913, Incident::ApiDown { lasts: 1249 }),
+            (29_573, Incident::Scale { cluster: 1, replicas: 4 }),
         ],
     )
 }

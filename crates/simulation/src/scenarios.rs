@@ -1,7 +1,7 @@
 //! Named scripts: days that somebody had, written down.
 
 use crate::regressions;
-use crate::script::{Incident, MINUTE, SECOND, Script, Temper, Timed, Wish};
+use crate::script::{Fate, Incident, MINUTE, Propagation, SECOND, Script, Temper, Timed, Wish};
 
 /// A script with a name.
 pub struct Scenario {
@@ -85,7 +85,17 @@ pub fn all() -> Vec<Scenario> {
             "deleted and made again under the same name",
             three(),
             vec![
-                at(60, Incident::DeleteCluster { cluster: 0, how: crate::script::Propagation::Background }),
+                at(60, Incident::DeleteCluster { cluster: 0, how: Propagation::Background }),
+                at(61, Incident::Recreate { cluster: 0 }),
+            ],
+        ),
+        scenario(
+            "same-name-late",
+            "made again under the same name while a call for the predecessor is still on its way",
+            wish(1, false),
+            vec![
+                at(59, Incident::Call { skip: 0, fate: Fate::Late(7500) }),
+                at(60, Incident::DeleteCluster { cluster: 0, how: Propagation::Background }),
                 at(61, Incident::Recreate { cluster: 0 }),
             ],
         ),
