@@ -149,6 +149,11 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub cluster_token: Option<String>,
 
+    /// Version of etcd that the members run: the one they all report, or the lowest and the highest, as in
+    /// 3.6.16..3.7.3, while they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
+    pub version: Option<String>,
+
     /// Whether authentication was turned on in etcd. Never cleared.
     #[serde(default, skip_serializing_if = "is_false")]
     pub auth_enabled: bool,

@@ -154,6 +154,15 @@ pub struct EtcdMemberStatus {
     )]
     pub member_id: Option<String>,
 
+    /// Id of the etcd cluster that this member's own etcd has named, sixteen hex digits.
+    #[serde(
+        default,
+        rename = "clusterID",
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "empty_as_none"
+    )]
+    pub cluster_id: Option<String>,
+
     /// Name of the Pod while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub pod_name: Option<String>,
@@ -170,6 +179,10 @@ pub struct EtcdMemberStatus {
     /// Whether etcd counts this member as a voter; learners do not vote.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_voter: bool,
+
+    /// What the member is in etcd at the moment: leader, voter or learner. Absent while nobody answers for it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
+    pub role: Option<String>,
 
     /// 1 while there is a Pod, for the scale subresource.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -103,7 +103,7 @@ fn every_field_of_a_cluster_survives() {
                 "autoCompactionRetention": "1000", "snapshotCount": 1}
         },
         "status": {"readyMembers": 1, "brokenMembers": 1, "selector": "a=b", "clusterID": "00000000000000c1",
-            "clusterToken": "t", "authEnabled": true, "progressDeadline": "2026-11-15T20:15:07Z"}
+            "clusterToken": "t", "version": "3.6.16..3.7.3", "authEnabled": true, "progressDeadline": "2026-11-15T20:15:07Z"}
     }));
 }
 
@@ -118,8 +118,8 @@ fn every_field_of_a_member_survives() {
                 "peerAutoTLS": true},
             "restore": {"source": {"pvc": {"claimName": "c", "subPath": "s"}}}
         },
-        "status": {"memberID": "00000000000000c1", "podName": "p", "podUID": "u", "isVoter": true, "replicas": 1,
-            "selector": "a=b", "pvcName": "d", "version": "3.6.16"}
+        "status": {"memberID": "00000000000000c1", "clusterID": "00000000000000c2", "podName": "p", "podUID": "u",
+            "isVoter": true, "role": "leader", "replicas": 1, "selector": "a=b", "pvcName": "d", "version": "3.6.16"}
     }));
 }
 
