@@ -11,7 +11,6 @@ use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -92,25 +91,23 @@ impl Watches {
             None => Api::all(self.client.clone()),
         };
         self.pending.expect_one();
-        tasks.spawn(self.clone().follow(api, config));
+        tasks.spawn(self.clone().follow(api, config, Listing::first(namespace)));
     }
 
-    async fn follow<K>(self, api: Api<DeserializeGuard<K>>, config: watcher::Config)
+    async fn follow<K>(self, api: Api<DeserializeGuard<K>>, config: watcher::Config, mut listing: Listing)
     where
         K: Cached + DeserializeOwned + Debug,
     {
-        let mut listing = Listing::first();
         let mut synced = false;
         let mut events = pin!(watcher(api, config).default_backoff());
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => listing = listing.next(),
-                Ok(Event::InitApply(object) | Event::Apply(object)) => self.apply(object, &listing),
+                Ok(Event::InitApply(object)) => self.take_in(object, &listing, Cache::shown),
+                Ok(Event::Apply(object)) => self.take_in(object, &listing, Cache::seen),
                 Ok(Event::Delete(object)) => self.delete(object),
                 Ok(Event::InitDone) => {
-                    for key in self.cache.listed::<K>(&listing) {
-                        self.queue.add(key);
-                    }
+                    self.look_at(self.cache.listed::<K>(&listing));
                     if !std::mem::replace(&mut synced, true) {
                         self.pending.one_is_done();
                     }
@@ -120,50 +117,35 @@ impl Watches {
         }
     }
 
-    fn apply<K: Cached>(&self, object: DeserializeGuard<K>, listing: &Listing) {
-        match object.0 {
-            Ok(object) => {
-                if let Some(key) = object.key() {
-                    self.cache.well_formed(&key, &label::<K>(object.meta()));
-                }
-                if let Some(key) = self.cache.seen(object, listing) {
-                    self.queue.add(key);
-                }
-            }
+    fn take_in<K: Cached>(
+        &self,
+        object: DeserializeGuard<K>,
+        listing: &Listing,
+        how: fn(&Cache, K, &Listing) -> Vec<Key>,
+    ) {
+        self.look_at(match object.0 {
+            Ok(object) => how(&self.cache, object, listing),
             // One object that can not be read must not hide the others (T16).
             Err(invalid) => {
-                let object = label::<K>(&invalid.metadata);
-                warn!(%object, error = invalid.error, "object can not be read");
-                if let Some(key) = key_of_invalid::<K>(&invalid.metadata) {
-                    self.cache.malformed(&key, object, invalid.error);
-                    self.queue.add(key);
-                }
+                let name = invalid.metadata.name.as_deref().unwrap_or_default();
+                warn!(kind = %K::kind(&()), name, error = invalid.error, "object can not be read");
+                self.cache.unreadable::<K>(&invalid.metadata, invalid.error, listing)
             }
-        }
+        });
     }
 
     fn delete<K: Cached>(&self, object: DeserializeGuard<K>) {
-        let key = match object.0 {
+        self.look_at(match object.0 {
             Ok(object) => self.cache.deleted(&object),
-            Err(invalid) => key_of_invalid::<K>(&invalid.metadata)
-                .inspect(|key| self.cache.well_formed(key, &label::<K>(&invalid.metadata))),
-        };
-        if let Some(key) = key {
+            Err(invalid) => self.cache.deleted_unread::<K>(&invalid.metadata),
+        });
+    }
+
+    fn look_at(&self, clusters: impl IntoIterator<Item = Key>) {
+        for key in clusters {
             self.queue.add(key);
         }
     }
-}
-
-/// `EtcdMember my-etcd-abcde`, for messages.
-fn label<K: Cached>(metadata: &ObjectMeta) -> String {
-    format!("{} {}", K::kind(&()), metadata.name.as_deref().unwrap_or_default())
-}
-
-/// The cluster that an unreadable object belongs to, from its metadata alone.
-fn key_of_invalid<K: Cached>(metadata: &ObjectMeta) -> Option<Key> {
-    let own = K::kind(&()) == EtcdCluster::kind(&());
-    let name = if own { metadata.name.as_ref() } else { metadata.labels.as_ref()?.get(labels::CLUSTER) };
-    Some(Key { namespace: metadata.namespace.clone()?, name: name?.clone() })
 }
 
 #[cfg(test)]

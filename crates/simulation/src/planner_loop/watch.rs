@@ -35,7 +35,7 @@ impl Eyes {
         let selectors = std::array::from_fn(|kind| if kind < 2 { Selector::all() } else { labelled.clone() });
         let mut eyes = Self { cache: Arc::new(Cache::whole()), watches: vec![], selectors };
         for kind in 0..WATCHED.len() {
-            eyes.watches.push(Watch { revision: 0, listing: Listing::first(), due: false });
+            eyes.watches.push(Watch { revision: 0, listing: Listing::first(None), due: false });
             eyes.list(world, kind);
         }
         eyes
@@ -48,7 +48,7 @@ impl Eyes {
         let (objects, revision) = world.api().list(WATCHED[kind], None, &self.selectors[kind]);
         watch.revision = revision;
         let mut keys: Vec<Key> =
-            objects.iter().filter_map(|object| apply(&self.cache, kind, object, &watch.listing)).collect();
+            objects.iter().flat_map(|object| show(&self.cache, kind, object, &watch.listing)).collect();
         keys.extend(ended(&self.cache, kind, &watch.listing));
         keys
     }
@@ -105,7 +105,7 @@ impl Eyes {
     }
 }
 
-fn tell(cache: &Cache, kind: usize, event: &Event, listing: &Listing) -> Option<Key> {
+fn tell(cache: &Cache, kind: usize, event: &Event, listing: &Listing) -> Vec<Key> {
     if event.change == Change::Deleted {
         return match kind {
             0 => deleted::<EtcdCluster>(cache, &event.object),
@@ -119,7 +119,7 @@ fn tell(cache: &Cache, kind: usize, event: &Event, listing: &Listing) -> Option<
     apply(cache, kind, &event.object, listing)
 }
 
-fn apply(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Option<Key> {
+fn apply(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Vec<Key> {
     match kind {
         0 => seen::<EtcdCluster>(cache, object, listing),
         1 => seen::<EtcdMember>(cache, object, listing),
@@ -127,6 +127,17 @@ fn apply(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Optio
         3 => seen::<PersistentVolumeClaim>(cache, object, listing),
         4 => seen::<Service>(cache, object, listing),
         _ => seen::<PodDisruptionBudget>(cache, object, listing),
+    }
+}
+
+fn show(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Vec<Key> {
+    match kind {
+        0 => shown::<EtcdCluster>(cache, object, listing),
+        1 => shown::<EtcdMember>(cache, object, listing),
+        2 => shown::<Pod>(cache, object, listing),
+        3 => shown::<PersistentVolumeClaim>(cache, object, listing),
+        4 => shown::<Service>(cache, object, listing),
+        _ => shown::<PodDisruptionBudget>(cache, object, listing),
     }
 }
 
@@ -148,12 +159,16 @@ fn decode<K: DeserializeOwned>(object: &Value) -> Option<K> {
     K::deserialize(object).ok()
 }
 
-fn seen<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &Listing) -> Option<Key> {
-    cache.seen(decode::<K>(object)?, listing)
+fn seen<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &Listing) -> Vec<Key> {
+    decode::<K>(object).map(|object| cache.seen(object, listing)).unwrap_or_default()
 }
 
-fn deleted<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) -> Option<Key> {
-    cache.deleted(&decode::<K>(object)?)
+fn shown<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &Listing) -> Vec<Key> {
+    decode::<K>(object).map(|object| cache.shown(object, listing)).unwrap_or_default()
+}
+
+fn deleted<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) -> Vec<Key> {
+    decode::<K>(object).map(|object| cache.deleted(&object)).unwrap_or_default()
 }
 
 fn wrote<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) {

@@ -1,0 +1,447 @@
+//! What the operator knows of the API server, grouped by cluster. Fed by watches and by the answers to our own writes,
+//! so that a pass always sees what the pass before it did.
+//!
+//! Newer versions win, and what was deleted stays deleted; but a full listing replaces all that is known of its kind and
+//! its scope. Only what we wrote since it began is newer than the listing, whatever the numbers say: in an API server that
+//! was restored from a backup they go back.
+
+mod kinds;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+
+pub use kinds::Cached;
+pub use stored::{Entry, Shelf, Slot, Stored};
+
+use kinds::key_of_unreadable;
+use stored::{Form, State};
+
+/// An answer to a write can arrive after the watch has told of the object's deletion, but not minutes after.
+const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// One EtcdCluster, whether it still exists or not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub struct Cache {
+    inner: RwLock<Inner>,
+    keeps_whole: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    clusters: HashMap<Key, Shelf>,
+    /// By [`id`]: the name of the cluster in whose shelf an object lies. It can change, with a label.
+    homes: HashMap<Box<str>, Box<str>>,
+    /// By [`id`]: objects that can not be read.
+    malformed: BTreeMap<String, Malformed>,
+    /// By UID: when the end of an object was told, and at which version.
+    deleted: HashMap<Box<str>, (Instant, Option<u64>)>,
+    /// Clusters that lost an object to another one by a write of ours; told with the next event of a watch.
+    moved_from: Vec<Key>,
+}
+
+/// An object that can not be read.
+struct Malformed {
+    /// Its kind and name, for messages.
+    object: String,
+    why: String,
+    /// The clusters it may belong to: by its label, and by its last version that could be read.
+    keys: HashSet<Key>,
+    /// The listing that showed it last.
+    listing: u64,
+}
+
+/// One full listing of one kind in one scope, and the watch that follows it.
+#[derive(Debug)]
+pub struct Listing {
+    scope: Option<Arc<str>>,
+    number: u64,
+    began: Instant,
+}
+
+impl Listing {
+    /// `scope` is a namespace; none means all of them.
+    pub fn first(scope: Option<&str>) -> Self {
+        Self::begin(scope.map(Arc::from))
+    }
+
+    pub fn next(&self) -> Self {
+        Self::begin(self.scope.clone())
+    }
+
+    /// No two listings of a process have the same number.
+    fn begin(scope: Option<Arc<str>>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self { scope, number: LAST.fetch_add(1, Ordering::Relaxed) + 1, began: Instant::now() }
+    }
+
+    /// Only there does it know what is gone (T30).
+    fn covers(&self, namespace: &str) -> bool {
+        self.scope.as_deref().is_none_or(|scope| scope == namespace)
+    }
+}
+
+/// Who says it.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// An event of a watch, after this listing.
+    Watch(&'a Listing),
+    Listing(&'a Listing),
+    /// The answer to a write of ours.
+    Answer,
+}
+
+/// What to do with another version of an object that is known.
+enum Verdict {
+    Replace,
+    Keep,
+    /// Keep, and remember the other one until the next listing.
+    SetAside,
+}
+
+impl Source<'_> {
+    fn listing(self) -> u64 {
+        match self {
+            Self::Watch(listing) | Self::Listing(listing) => listing.number,
+            Self::Answer => 0,
+        }
+    }
+
+    fn judge(self, known: &Stored, new: &State) -> Verdict {
+        match self {
+            _ if known.state.is_older_than(new) => Verdict::Replace,
+            Self::Listing(listing) if !known.is_written_since(listing.began) => Verdict::Replace,
+            Self::Answer if known.state != *new => Verdict::SetAside,
+            _ => Verdict::Keep,
+        }
+    }
+}
+
+impl Cache {
+    /// One that does not fold: for simulations, which have more memory than time.
+    pub fn whole() -> Self {
+        Self { keeps_whole: true, ..Self::default() }
+    }
+
+    /// Takes in what a watch shows after a listing. Returns the clusters to look at, if this was news.
+    pub fn seen<K: Cached>(&self, object: K, after: &Listing) -> Vec<Key> {
+        self.put(object, Source::Watch(after))
+    }
+
+    /// Takes in what a listing shows. Returns the clusters to look at, if this was news.
+    pub fn shown<K: Cached>(&self, object: K, by: &Listing) -> Vec<Key> {
+        self.put(object, Source::Listing(by))
+    }
+
+    /// Takes in the answer to one of our own writes. If that took away the last thing the end of the object waited for,
+    /// it is gone.
+    pub fn wrote<K: Cached>(&self, object: K) {
+        if has_ended(object.meta()) {
+            self.deleted(&object);
+        } else {
+            self.put(object, Source::Answer);
+        }
+    }
+
+    fn put<K: Cached>(&self, mut object: K, source: Source<'_>) -> Vec<Key> {
+        let Some(key) = object.key() else { return vec![] };
+        prune_metadata(&mut object);
+        object.prune();
+        let (state, name) = (State::of(object.meta()), object.name_any());
+        let id = id::<K>(&key.namespace, &name);
+        let mut inner = self.write();
+        let mut touched = match source {
+            Source::Answer => vec![],
+            Source::Watch(_) | Source::Listing(_) => {
+                let mut touched = std::mem::take(&mut inner.moved_from);
+                touched.extend(inner.readable(&id));
+                touched
+            }
+        };
+        if inner.is_deleted(&state, source) {
+            return touched;
+        }
+        let home = inner.home(&id, &key.namespace);
+        let known = home.as_ref().and_then(|home| inner.slot::<K>(home)?.get(&name).cloned());
+        let verdict = known.as_ref().map_or(Verdict::Replace, |known| source.judge(known, &state));
+        let listing = known.as_ref().map_or(0, |known| known.listing).max(source.listing());
+        if let (Some(home), Verdict::Keep) = (&home, &verdict) {
+            drop(known);
+            inner.amend::<K>(home, &name, |known| known.listing = listing);
+            return touched;
+        }
+
+        let form = match self.fold(object) {
+            Ok(form) => form,
+            Err(error) => {
+                touched.extend(inner.note::<K>(id, &name, error.to_string(), [key].into(), listing));
+                return touched;
+            }
+        };
+        let written = matches!(source, Source::Answer).then(Instant::now);
+        let mut new = Arc::new(Stored { form, state, listing, written, outdone: None });
+        match (&home, known, source, verdict) {
+            (Some(home), _, _, Verdict::SetAside) => {
+                inner.amend::<K>(home, &name, |known| known.outdone = Some(new));
+                return touched;
+            }
+            (_, Some(known), Source::Listing(by), _) => {
+                let outdone = known.outdone.clone().filter(|ours| ours.is_written_since(by.began));
+                if let Some(mut ours) = outdone.filter(|ours| new.state.is_older_than(&ours.state)) {
+                    Arc::make_mut(&mut ours).listing = listing;
+                    new = ours;
+                }
+                let is_news = known.state != new.state || known.form.differs_from(&new.form);
+                touched.extend(is_news.then(|| key.clone()));
+            }
+            _ => touched.push(key.clone()),
+        }
+        if let Some(home) = home.filter(|home| *home != key) {
+            inner.remove::<K>(&home, &name);
+            match source {
+                Source::Answer => inner.moved_from.push(home),
+                Source::Watch(_) | Source::Listing(_) => touched.push(home),
+            }
+        }
+        inner.homes.insert(id.into(), key.name.as_str().into());
+        K::slot(inner.clusters.entry(key).or_default()).insert(name, new);
+        touched
+    }
+
+    fn fold<K: Cached>(&self, object: K) -> Result<Form, serde_json::Error> {
+        if self.keeps_whole {
+            return Ok(Form::Whole(Arc::new(object)));
+        }
+        serde_json::to_vec(&object).map(|json| Form::Json(json.into_boxed_slice()))
+    }
+
+    /// Takes an object out that was found to be gone, or that we have just deleted for good.
+    pub fn gone<K: Cached>(&self, key: &Key, name: &str, uid: &str) {
+        let known = self.stored::<K>(&key.namespace, name);
+        let known = known.filter(|known| known.state.uid.as_deref() == Some(uid));
+        if let Some(Ok(object)) = known.map(|known| known.unfold::<K>()) {
+            self.deleted(&object);
+        }
+    }
+
+    /// Takes an object out that a watch has shown deleted. Returns the clusters to look at.
+    pub fn deleted<K: Cached>(&self, object: &K) -> Vec<Key> {
+        self.take_out::<K>(object.meta(), object.key())
+    }
+
+    /// The same for an object that can not be read.
+    pub fn deleted_unread<K: Cached>(&self, metadata: &ObjectMeta) -> Vec<Key> {
+        self.take_out::<K>(metadata, key_of_unreadable::<K>(metadata))
+    }
+
+    fn take_out<K: Cached>(&self, metadata: &ObjectMeta, key: Option<Key>) -> Vec<Key> {
+        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return vec![] };
+        let (state, id) = (State::of(metadata), id::<K>(namespace, name));
+        let mut inner = self.write();
+        if let Some(uid) = state.uid.clone() {
+            let now = Instant::now();
+            inner.deleted.retain(|_, (at, _)| now.duration_since(*at) < TOMBSTONE_LIFETIME);
+            inner.deleted.insert(uid, (now, state.version));
+        }
+        let mut touched: Vec<Key> = inner.readable(&id).into_iter().chain(key).collect();
+        if let Some(home) = inner.home(&id, namespace) {
+            let known = inner.slot::<K>(&home).and_then(|slot| slot.get(name));
+            // A successor of the same name may already be known.
+            if known.is_none_or(|known| known.state.uid == state.uid) {
+                inner.homes.remove(&*id);
+                inner.remove::<K>(&home, name);
+            }
+            touched.push(home);
+        }
+        touched
+    }
+
+    /// Ends a full listing: what it did not show, where it looked, is gone. Returns the clusters that lost something.
+    pub fn listed<K: Cached>(&self, listing: &Listing) -> HashSet<Key> {
+        let mut lost = HashSet::new();
+        let mut inner = self.write();
+        let Inner { clusters, homes, malformed, .. } = &mut *inner;
+        for (key, shelf) in clusters.iter_mut().filter(|(key, _)| listing.covers(&key.namespace)) {
+            K::slot(shelf).retain(|name, known| {
+                let stays = known.listing >= listing.number || known.is_written_since(listing.began);
+                if !stays {
+                    homes.remove(&*id::<K>(&key.namespace, name));
+                    lost.insert(key.clone());
+                }
+                stays
+            });
+        }
+        let kind = format!("{}/", K::kind(&()));
+        malformed.retain(|id, note| {
+            let covered = id.starts_with(&kind) && note.keys.iter().any(|key| listing.covers(&key.namespace));
+            let stays = !covered || note.listing >= listing.number;
+            if !stays {
+                lost.extend(note.keys.iter().cloned());
+            }
+            stays
+        });
+        for key in &lost {
+            inner.drop_if_empty(key);
+        }
+        lost
+    }
+
+    /// Notes that an object can not be read, as a listing or the watch after it has shown. Returns the clusters to look at.
+    pub fn unreadable<K: Cached>(&self, metadata: &ObjectMeta, why: String, listing: &Listing) -> Vec<Key> {
+        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return vec![] };
+        let id = id::<K>(namespace, name);
+        let mut inner = self.write();
+        let keys = key_of_unreadable::<K>(metadata).into_iter().chain(inner.home(&id, namespace));
+        inner.note::<K>(id, name, why, keys.collect(), listing.number)
+    }
+
+    /// Everything known about one cluster, at one moment.
+    pub fn entry(&self, key: &Key) -> Entry {
+        let inner = self.read();
+        let shelf = inner.clusters.get(key).cloned();
+        let notes = inner.malformed.values().filter(|note| note.keys.contains(key));
+        let notes: Vec<_> = notes.map(|note| (note.object.clone(), note.why.clone())).collect();
+        drop(inner);
+        let mut entry = shelf.map(|shelf| shelf.unfold()).unwrap_or_default();
+        entry.malformed.extend(notes);
+        entry
+    }
+
+    /// The newest known version of this very object: an action of the same pass may have changed it.
+    pub fn latest<K: Cached>(&self, object: &K) -> Option<K> {
+        let known = self.stored::<K>(object.meta().namespace.as_deref()?, &object.name_any())?;
+        (known.state.uid.as_deref() == object.meta().uid.as_deref()).then(|| known.unfold().ok())?
+    }
+
+    fn stored<K: Cached>(&self, namespace: &str, name: &str) -> Option<Arc<Stored>> {
+        let mut inner = self.write();
+        let home = inner.home(&id::<K>(namespace, name), namespace)?;
+        inner.slot::<K>(&home)?.get(name).cloned()
+    }
+
+    /// Number of clusters known.
+    pub fn len(&self) -> usize {
+        self.read().clusters.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether this is an older version of something that is gone. A newer one has come back: for a watch, an object that
+    /// loses our label is deleted, and one that gets it again is new. What a listing shows that began later is there,
+    /// whatever its version: it came back from a backup.
+    fn is_deleted(&mut self, state: &State, source: Source<'_>) -> bool {
+        let Some(uid) = &state.uid else { return false };
+        let Some((at, last)) = self.deleted.get(uid) else { return false };
+        if let Source::Listing(listing) = source
+            && *at < listing.began
+        {
+            self.deleted.remove(uid);
+            return false;
+        }
+        state.version.zip(*last).is_none_or(|(new, last)| new <= last)
+    }
+
+    fn home(&self, id: &str, namespace: &str) -> Option<Key> {
+        let name = self.homes.get(id)?;
+        Some(Key { namespace: namespace.to_owned(), name: name.to_string() })
+    }
+
+    fn slot<K: Cached>(&mut self, home: &Key) -> Option<&mut Slot> {
+        self.clusters.get_mut(home).map(K::slot)
+    }
+
+    fn amend<K: Cached>(&mut self, home: &Key, name: &str, change: impl FnOnce(&mut Stored)) {
+        if let Some(known) = self.slot::<K>(home).and_then(|slot| slot.get_mut(name)) {
+            change(Arc::make_mut(known));
+        }
+    }
+
+    fn remove<K: Cached>(&mut self, home: &Key, name: &str) {
+        self.slot::<K>(home).and_then(|slot| slot.remove(name));
+        self.drop_if_empty(home);
+    }
+
+    /// Notes that an object can not be read; nothing, if nobody knows whose it is. It may be anybody's it ever was.
+    fn note<K: Cached>(
+        &mut self,
+        id: String,
+        name: &str,
+        why: String,
+        mut keys: HashSet<Key>,
+        listing: u64,
+    ) -> Vec<Key> {
+        if let Some(before) = self.malformed.remove(&id) {
+            keys.extend(before.keys);
+        }
+        let touched = keys.iter().cloned().collect();
+        if !keys.is_empty() {
+            let object = format!("{} {name}", K::kind(&()));
+            self.malformed.insert(id, Malformed { object, why, keys, listing });
+        }
+        touched
+    }
+
+    /// Forgets that an object could not be read. Returns the clusters that waited for that.
+    fn readable(&mut self, id: &str) -> HashSet<Key> {
+        self.malformed.remove(id).map(|note| note.keys).unwrap_or_default()
+    }
+
+    fn drop_if_empty(&mut self, key: &Key) {
+        if self.clusters.get(key).is_some_and(Shelf::is_empty) {
+            self.clusters.remove(key);
+        }
+    }
+}
+
+/// `Pod/default/my-etcd-abcde`: an object, whatever cluster it belongs to.
+fn id<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
+    format!("{}/{namespace}/{name}", K::kind(&()))
+}
+
+/// Whether the API server keeps an object no longer: it is deleted, and neither a finalizer nor a grace period is left.
+fn has_ended(meta: &ObjectMeta) -> bool {
+    let is_held = meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    let has_time = meta.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    meta.deletion_timestamp.is_some() && !is_held && !has_time
+}
+
+fn prune_metadata<K: Resource>(object: &mut K) {
+    let meta = object.meta_mut();
+    meta.managed_fields = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}
