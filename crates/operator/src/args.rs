@@ -1,6 +1,7 @@
 //! Command line and environment. Flags, defaults and spellings are those of the Go operator, so that manifests written
 //! for it start this one.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use anyhow::Context as _;
@@ -104,7 +105,8 @@ impl Args {
 
     /// The namespaces to watch; empty means all.
     pub fn namespaces(&self) -> Vec<String> {
-        self.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect()
+        let named = self.watch_namespace.split(',').map(str::trim).filter(|n| !n.is_empty());
+        named.collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect()
     }
 
     /// What the planner has to know.
@@ -201,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_trimmed_and_empties_dropped() {
-        assert_eq!(parse(&["--watch-namespace= a , ,b, "]).namespaces(), ["a", "b"]);
+    fn namespaces_are_trimmed_and_empties_and_repetitions_dropped() {
+        assert_eq!(parse(&["--watch-namespace= a , ,b, a"]).namespaces(), ["a", "b"]);
         assert!(parse(&["--watch-namespace= , ,, "]).namespaces().is_empty());
     }
 

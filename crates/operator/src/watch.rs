@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::{EtcdCluster, EtcdMember, labels};
@@ -11,14 +11,16 @@ use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use crate::act::API_LIMIT;
 use crate::cache::{Cache, Cached, Key, Listing};
 use crate::queue::Queue;
 
@@ -30,6 +32,8 @@ const PAGE: u32 = 25;
 const LASTS: u32 = 600;
 /// A connection over which nothing came for so long is dead: the API server sends every watch a bookmark once a minute.
 pub const SILENCE: Duration = Duration::from_secs(150);
+/// How long after an interruption the API server is asked how far it is, and asked again if it does not say.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// How many first listings are still to come; zero means the cache can be trusted.
 #[derive(Default)]
@@ -60,6 +64,17 @@ pub struct Watches {
     pub pending: Arc<Pending>,
 }
 
+/// What the watches of a process tell each other.
+#[derive(Default)]
+struct Timeline {
+    /// The highest version that an object of our own kinds was seen at.
+    newest: AtomicU64,
+    /// A watch was interrupted.
+    interrupted: Notify,
+    /// Counts how often versions went back: with every time, all watches begin anew.
+    restores: watch::Sender<u32>,
+}
+
 impl Watches {
     /// Starts all watches. They run until the set is dropped.
     pub fn start(&self) -> JoinSet<()> {
@@ -70,49 +85,86 @@ impl Watches {
             [] => vec![None],
             some => some.iter().map(|n| Some(n.as_str())).collect(),
         };
+        let timeline = Arc::new(Timeline::default());
+        tasks.spawn(timeline.clone().watch_over(self.api(namespaces[0])));
         for namespace in namespaces {
             // Members are found by spec.clusterName, so that one without a label is not lost.
-            self.spawn::<EtcdCluster>(&mut tasks, namespace, all.clone());
-            self.spawn::<EtcdMember>(&mut tasks, namespace, all.clone());
-            self.spawn::<Pod>(&mut tasks, namespace, ours.clone());
-            self.spawn::<PersistentVolumeClaim>(&mut tasks, namespace, ours.clone());
-            self.spawn::<Service>(&mut tasks, namespace, ours.clone());
-            self.spawn::<PodDisruptionBudget>(&mut tasks, namespace, ours.clone());
+            self.spawn::<EtcdCluster>(&mut tasks, namespace, all.clone(), &timeline);
+            self.spawn::<EtcdMember>(&mut tasks, namespace, all.clone(), &timeline);
+            self.spawn::<Pod>(&mut tasks, namespace, ours.clone(), &timeline);
+            self.spawn::<PersistentVolumeClaim>(&mut tasks, namespace, ours.clone(), &timeline);
+            self.spawn::<Service>(&mut tasks, namespace, ours.clone(), &timeline);
+            self.spawn::<PodDisruptionBudget>(&mut tasks, namespace, ours.clone(), &timeline);
         }
         tasks
     }
 
-    fn spawn<K>(&self, tasks: &mut JoinSet<()>, namespace: Option<&str>, config: watcher::Config)
+    fn api<K>(&self, namespace: Option<&str>) -> Api<DeserializeGuard<K>>
     where
-        K: Cached + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Debug,
+        K: Cached + Resource<Scope = NamespaceResourceScope>,
     {
-        let api: Api<DeserializeGuard<K>> = match namespace {
+        match namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
-        };
-        self.pending.expect_one();
-        tasks.spawn(self.clone().follow(api, config, Listing::first(namespace)));
+        }
     }
 
-    async fn follow<K>(self, api: Api<DeserializeGuard<K>>, config: watcher::Config, mut listing: Listing)
-    where
-        K: Cached + DeserializeOwned + Debug,
+    fn spawn<K>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        namespace: Option<&str>,
+        config: watcher::Config,
+        timeline: &Arc<Timeline>,
+    ) where
+        K: Cached + Resource<Scope = NamespaceResourceScope> + Debug,
+    {
+        let api = self.api::<K>(namespace);
+        self.pending.expect_one();
+        let (this, listing, timeline) = (self.clone(), Listing::first(namespace), timeline.clone());
+        tasks.spawn(this.follow(api, config, listing, timeline));
+    }
+
+    async fn follow<K>(
+        self,
+        api: Api<DeserializeGuard<K>>,
+        config: watcher::Config,
+        mut listing: Listing,
+        timeline: Arc<Timeline>,
+    ) where
+        K: Cached + Debug,
     {
         let mut synced = false;
-        let mut events = pin!(watcher(api, config).default_backoff());
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => listing = listing.next(),
-                Ok(Event::InitApply(object)) => self.take_in(object, &listing, Cache::shown),
-                Ok(Event::Apply(object)) => self.take_in(object, &listing, Cache::seen),
-                Ok(Event::Delete(object)) => self.delete(object),
-                Ok(Event::InitDone) => {
-                    self.look_at(self.cache.listed::<K>(&listing));
-                    if !std::mem::replace(&mut synced, true) {
-                        self.pending.one_is_done();
+        let mut restores = timeline.restores.subscribe();
+        loop {
+            let mut events = pin!(watcher(api.clone(), config.clone()).default_backoff());
+            loop {
+                let event = tokio::select! {
+                    event = events.next() => event,
+                    _ = restores.changed() => break,
+                };
+                match event {
+                    Some(Ok(Event::Init)) => listing = listing.next(),
+                    Some(Ok(Event::InitApply(object))) => {
+                        timeline.note(&object);
+                        self.take_in(object, &listing, Cache::shown);
                     }
+                    Some(Ok(Event::Apply(object))) => {
+                        timeline.note(&object);
+                        self.take_in(object, &listing, Cache::seen);
+                    }
+                    Some(Ok(Event::Delete(object))) => self.delete(object),
+                    Some(Ok(Event::InitDone)) => {
+                        self.look_at(self.cache.listed::<K>(&listing));
+                        if !std::mem::replace(&mut synced, true) {
+                            self.pending.one_is_done();
+                        }
+                    }
+                    Some(Err(error)) => {
+                        warn!(kind = %K::kind(&()), %error, "watch interrupted; it will be resumed");
+                        timeline.interrupted.notify_one();
+                    }
+                    None => return,
                 }
-                Err(error) => warn!(kind = %K::kind(&()), %error, "watch interrupted; it will be resumed"),
             }
         }
     }
@@ -148,11 +200,54 @@ impl Watches {
     }
 }
 
+impl Timeline {
+    fn note<K: Cached>(&self, object: &DeserializeGuard<K>) {
+        if K::group(&()) == EtcdCluster::group(&()) {
+            self.newest.fetch_max(version(object.meta().resource_version.as_deref()), Ordering::AcqRel);
+        }
+    }
+
+    /// Looks whether the API server is still the one that the watches began with. One that was restored from a backup
+    /// knows nothing of the versions they stand at, and tells them nothing until it gets there; for what it tells them
+    /// then they have missed the beginning (T31).
+    async fn watch_over(self: Arc<Self>, clusters: Api<DeserializeGuard<EtcdCluster>>) {
+        loop {
+            let newest = self.newest.load(Ordering::Acquire);
+            let page = ListParams::default().limit(1);
+            let now = match tokio::time::timeout(API_LIMIT, clusters.list(&page)).await {
+                Ok(Ok(list)) => version(list.metadata.resource_version.as_deref()),
+                Ok(Err(_)) | Err(_) => {
+                    // The watches say what is wrong.
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+            };
+            if now < newest {
+                warn!(now, newest, "the API server has gone back in time; everything is listed anew");
+                self.newest.store(now, Ordering::Release);
+                self.restores.send_modify(|count| *count += 1);
+            } else {
+                self.newest.fetch_max(now, Ordering::AcqRel);
+            }
+            let life = Duration::from_secs(LASTS.into());
+            if tokio::time::timeout(life, self.interrupted.notified()).await.is_ok() {
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Resource versions are decimal numbers. One that is not is taken for older than all.
+fn version(text: Option<&str>) -> u64 {
+    text.and_then(|v| v.parse().ok()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
     use kube::client::Body;
+    use serde_json::json;
 
     use super::*;
 
@@ -186,5 +281,120 @@ mod tests {
             assert!(ours || uri.contains(&format!("labelSelector={label}")), "{uri}");
             assert!(!uri.contains("secrets") && !uri.contains("configmaps"), "{uri}");
         }
+    }
+
+    /// A server with lists of Pods by namespace. It answers a watch of Pods with what is asked for, and lets all other
+    /// watches wait.
+    #[derive(Clone, Default)]
+    struct Server(Arc<Mutex<State>>);
+
+    #[derive(Default)]
+    struct State {
+        revision: u64,
+        pods: Vec<(&'static str, u64)>,
+        /// The next watch of Pods in this namespace ends with it.
+        expire: Option<&'static str>,
+        watches: Vec<String>,
+    }
+
+    impl Server {
+        fn state(&self) -> std::sync::MutexGuard<'_, State> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        fn watches(&self, namespaces: &[&str]) -> Watches {
+            let this = self.clone();
+            let service = tower::service_fn(move |request: http::Request<Body>| {
+                let this = this.clone();
+                async move {
+                    match this.answer(request.uri()) {
+                        Some(text) => {
+                            Ok::<_, std::io::Error>(http::Response::new(Body::from(text.into_bytes())))
+                        }
+                        None => std::future::pending().await,
+                    }
+                }
+            });
+            Watches {
+                client: Client::new(service, "default"),
+                namespaces: namespaces.iter().map(|&n| n.to_owned()).collect(),
+                cache: Arc::default(),
+                queue: Arc::default(),
+                pending: Arc::default(),
+            }
+        }
+
+        fn answer(&self, uri: &http::Uri) -> Option<String> {
+            let mut state = self.state();
+            let namespace =
+                uri.path().split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap_or("a");
+            if uri.query().is_some_and(|query| query.contains("watch=true")) {
+                state.watches.push(uri.path().to_owned());
+                let expired = uri.path().ends_with("/pods") && state.expire == Some(namespace);
+                expired.then(|| state.expire.take())?;
+                let gone = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired",
+                    "code": 410, "message": "too old resource version", "metadata": {} });
+                return Some(format!("{}\n", json!({ "type": "ERROR", "object": gone })));
+            }
+            let is_there = |(ns, _): &&(&str, u64)| uri.path().ends_with("/pods") && *ns == namespace;
+            let items: Vec<_> = state.pods.iter().filter(is_there).map(pod).collect();
+            let metadata = json!({ "resourceVersion": state.revision.to_string() });
+            Some(
+                json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items })
+                    .to_string(),
+            )
+        }
+
+        /// Waits until Pods were listed and are watched, so often.
+        async fn settled(&self, path: &str, times: usize) {
+            while self.state().watches.iter().filter(|watched| *watched == path).count() < times {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    fn pod((namespace, version): &(&str, u64)) -> serde_json::Value {
+        let labels = json!({ labels::CLUSTER: "c" });
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": namespace,
+            "uid": namespace, "resourceVersion": version.to_string(), "labels": labels } })
+    }
+
+    fn known(watches: &Watches, namespace: &str) -> Option<String> {
+        let entry = watches.cache.entry(&Key { namespace: namespace.to_owned(), name: "c".to_owned() });
+        entry.pods.get("p").and_then(|pod| pod.metadata.resource_version.clone())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t30_a_re_list_in_one_namespace_leaves_the_objects_of_another() {
+        let server = Server::default();
+        *server.state() = State { revision: 9, pods: vec![("a", 1), ("b", 2)], ..State::default() };
+        server.state().expire = Some("a");
+        let watches = server.watches(&["a", "b"]);
+        let _tasks = watches.start();
+        server.settled("/api/v1/namespaces/b/pods", 1).await;
+        server.settled("/api/v1/namespaces/a/pods", 2).await;
+        assert_eq!(
+            (known(&watches, "a").as_deref(), known(&watches, "b").as_deref()),
+            (Some("1"), Some("2"))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t31_watches_of_a_server_that_has_gone_back_in_time_begin_anew() {
+        let server = Server::default();
+        *server.state() = State { revision: 900, pods: vec![("a", 899)], ..State::default() };
+        let watches = server.watches(&[]);
+        let _tasks = watches.start();
+        server.settled("/api/v1/pods", 1).await;
+        assert_eq!(known(&watches, "a").as_deref(), Some("899"));
+
+        // The watches hear nothing of it: they wait for version 901.
+        (server.state().revision, server.state().pods) = (120, vec![("a", 100)]);
+        tokio::time::timeout(Duration::from_secs(2 * u64::from(LASTS)), server.settled("/api/v1/pods", 2))
+            .await
+            .unwrap();
+        assert_eq!(known(&watches, "a").as_deref(), Some("100"));
+        tokio::time::sleep(Duration::from_secs(2 * u64::from(LASTS))).await;
+        assert_eq!(server.state().watches.iter().filter(|path| path.ends_with("/pods")).count(), 2, "once");
     }
 }
