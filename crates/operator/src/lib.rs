@@ -15,4 +15,5 @@ pub mod queue;
 pub mod reconcile;
 pub mod report;
 pub mod run;
+pub mod sentence;
 pub mod watch;

@@ -23,6 +23,7 @@ use tracing::warn;
 use crate::act::API_LIMIT;
 use crate::cache::{Cache, Cached, Key, Listing};
 use crate::queue::Queue;
+use crate::sentence::interruption;
 
 /// Objects in one part of a listing. On their way to structures they take many times the room of their text, six kinds at
 /// once, and that is what a restarted operator needs most memory for.
@@ -160,7 +161,8 @@ impl Watches {
                         }
                     }
                     Some(Err(error)) => {
-                        warn!(kind = %K::kind(&()), %error, "watch interrupted; it will be resumed");
+                        let why = interruption(&error);
+                        warn!(kind = %K::kind(&()), "watch interrupted, it will be resumed: {why}");
                         timeline.interrupted.notify_one();
                     }
                     None => return,
