@@ -9,12 +9,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::serialization::{empty_as_none, is_false, is_zero};
-use crate::{AdditionalMetadata, AuthSpec, BootstrapSpec, ClusterTls, EtcdOptions, StorageSpec};
+use crate::{AdditionalMetadata, AuthSpec, BootstrapSpec, ClusterTls, EtcdOptions, StorageSpec, quantity};
 
 /// Members of a cluster that does not say how many.
 pub const DEFAULT_REPLICAS: i32 = 3;
 /// Seconds a cluster may take to reach its target when it does not say.
 pub const DEFAULT_PROGRESS_DEADLINE_SECONDS: i32 = 600;
+
+/// Two files of etcd's log, the one it writes and the next, of 64 MB each, and a little for the database.
+const ROOM_FOR_LOG: i64 = 128 << 20;
 
 /// The etcd cluster you want.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,15 +43,14 @@ pub const DEFAULT_PROGRESS_DEADLINE_SECONDS: i32 = 600;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
-    /// Number of members. Odd numbers tolerate the most failures; 0 pauses the cluster and keeps its volumes, which is
-    /// why medium Memory refuses it.
+    /// Number of members, at most 31. Odd numbers tolerate the most failures; 0 pauses the cluster and keeps its
+    /// volumes, which is why medium Memory refuses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
 
-    /// Version of etcd, three numbers without a leading v, for example 3.6.16. It is the tag of the image. Members that
-    /// exist already keep theirs.
-    #[schemars(regex(pattern = r"^\d+\.\d+\.\d+$"))]
+    /// Version of etcd, three numbers without a leading v, for example 3.6.16; 3.5.0 or newer. It is the tag of the
+    /// image. Members that exist already keep theirs.
     pub version: String,
 
     /// Where members keep their data.
@@ -117,6 +119,30 @@ impl EtcdClusterSpec {
     /// Whether members speak https with each other.
     pub fn peer_tls(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.peer.is_some())
+    }
+
+    /// What is admitted, because it can work, but hardly will: a sentence with the cure for each. A volume may be larger
+    /// than its claim, or not limited at all, so that the API server can not refuse these.
+    pub fn doubts(&self) -> Vec<String> {
+        let size = &self.storage.size.0;
+        let Some(bytes) = quantity::value(&self.storage.size).map(quantity::Value::units) else {
+            return vec![];
+        };
+        let mut doubts = vec![];
+        if bytes < ROOM_FOR_LOG {
+            doubts.push(format!(
+                "spec.storage.size {size} is too small for etcd: its log takes 64 MB at the first start and as much again \
+                 for the next file; make it 256Mi or more"
+            ));
+        }
+        let quota = self.options.as_ref().and_then(|options| options.quota_backend_bytes);
+        if let Some(quota) = quota.filter(|quota| *quota > bytes) {
+            doubts.push(format!(
+                "spec.options.quotaBackendBytes {quota} is larger than spec.storage.size {size}: the volume would be full \
+                 before etcd refuses writes; make the size at least twice the quota"
+            ));
+        }
+        doubts
     }
 }
 
@@ -207,4 +233,38 @@ pub struct ObservedSpec {
     /// Image pull Secrets for new members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EtcdCluster;
+
+    fn doubts(size: &str, quota: Option<i64>) -> Vec<String> {
+        let mut spec = EtcdCluster::test("ns", "c").size(size).spec;
+        spec.options = Some(EtcdOptions { quota_backend_bytes: quota, ..EtcdOptions::default() });
+        spec.doubts()
+    }
+
+    #[test]
+    fn an_ordinary_cluster_is_not_doubted() {
+        assert_eq!(EtcdClusterSpec::default().doubts(), [""; 0]);
+        assert_eq!(doubts("128Mi", None), [""; 0]);
+        assert_eq!(doubts("2Gi", Some(1 << 30)), [""; 0]);
+        assert_eq!(doubts("2Gi", Some(2 << 30)), [""; 0]);
+    }
+
+    #[test]
+    fn a_volume_that_the_log_fills_is_doubted() {
+        for size in ["64Mi", "10Mi", "127Mi", "5"] {
+            let said = doubts(size, None);
+            assert!(said.len() == 1 && said[0].contains(&format!("spec.storage.size {size} ")), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_larger_than_the_volume_is_doubted() {
+        let said = doubts("1Gi", Some(10_200_547_328));
+        assert!(said.len() == 1 && said[0].contains("quotaBackendBytes 10200547328"), "{said:?}");
+    }
 }

@@ -45,7 +45,6 @@ pub struct EtcdMemberSpec {
     pub cluster_name: String,
 
     /// Version of etcd this member runs.
-    #[schemars(regex(pattern = r"^\d+\.\d+\.\d+$"))]
     pub version: String,
 
     /// Where this member keeps its data.

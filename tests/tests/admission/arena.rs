@@ -93,6 +93,23 @@ impl Arena {
         refused(created, fragment).with_context(|| format!("{kind} {name} with {spec}"))
     }
 
+    /// A new object with that spec is refused, but not with that fragment in the message.
+    pub async fn does_not_say(&self, kind: &str, spec: Value, fragment: &str) -> Result<()> {
+        let object = object(kind, &unique("new"), &spec)?;
+        match self.api(kind).create(&dry_run(), &object).await {
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                let said = status.message.contains(fragment);
+                ensure!(
+                    !said,
+                    "{kind} with {spec} should not say `{fragment}`, but says: {}",
+                    status.message
+                );
+                Ok(())
+            }
+            other => bail!("{kind} with {spec} should be refused as invalid: {other:?}"),
+        }
+    }
+
     /// Stores an object with that spec, for updates.
     pub async fn stored(&self, kind: &str, spec: Value) -> Result<Stored> {
         let api = self.api(kind);

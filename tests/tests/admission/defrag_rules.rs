@@ -54,10 +54,13 @@ async fn defrag_thresholds_are_positive() -> Result<()> {
         }
         for size in [json!(0), json!("0"), json!("-1Mi"), json!(-1)] {
             let rule = defrag(json!({"freeSpaceAbove": size}));
-            arena.refuses(DEFRAG, rule, "spec.rule.freeSpaceAbove must be > 0").await?;
+            arena.refuses(DEFRAG, rule, "freeSpaceAbove must be greater than 0").await?;
             let rule = defrag(json!({"quotaUsageAbove": "80%", "minReclaim": size}));
-            arena.refuses(DEFRAG, rule, "spec.rule.minReclaim must be > 0").await?;
+            arena.refuses(DEFRAG, rule, "minReclaim must be greater than 0").await?;
         }
+        let unreadable = defrag(json!({"freeSpaceAbove": "1GB"}));
+        arena.refuses(DEFRAG, unreadable.clone(), "must be a quantity like 1Gi").await?;
+        arena.does_not_say(DEFRAG, unreadable, "greater than 0").await?;
         Ok(())
     })
     .await

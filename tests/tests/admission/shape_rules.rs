@@ -11,7 +11,7 @@ const MEMBER: &str = "EtcdMember";
 const SNAPSHOT: &str = "EtcdSnapshot";
 
 fn member(extra: Value) -> Value {
-    let mut spec = json!({"clusterName": "c", "version": "0.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
+    let mut spec = json!({"clusterName": "c", "version": "99.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
     if let (Some(spec), Value::Object(extra)) = (spec.as_object_mut(), extra) {
         spec.extend(extra);
     }
@@ -60,7 +60,7 @@ async fn rule_14_holds_for_members_and_targets() -> Result<()> {
 
         let stored = arena.stored(CLUSTER, cluster(json!({}))).await?;
         let target =
-            |size: &str| json!({"observed": {"replicas": 3, "version": "0.0.0", "storage": {"size": size}}});
+            |size: &str| json!({"observed": {"replicas": 3, "version": "99.0.0", "storage": {"size": size}}});
         stored.set_status(&target("1Gi")).await?;
         stored.set_status(&target("2Gi")).await?;
         let patch = kube::api::Patch::Merge(json!({"status": target("1Gi")}));
@@ -83,7 +83,7 @@ async fn rule_15_medium_is_immutable() -> Result<()> {
         let one = arena.stored(MEMBER, member(json!({}))).await?;
         one.refuses(json!({"storage": {"medium": "Memory"}}), message).await?;
 
-        let target = |medium: &str| json!({"observed": {"replicas": 3, "version": "0.0.0", "storage": {"medium": medium}}});
+        let target = |medium: &str| json!({"observed": {"replicas": 3, "version": "99.0.0", "storage": {"medium": medium}}});
         disk.set_status(&target("")).await?;
         let patch = kube::api::Patch::Merge(json!({"status": target("Memory")}));
         refused(disk.api.patch_status(&disk.name, &Default::default(), &patch).await, message)
@@ -188,8 +188,11 @@ async fn rule_21_a_location_is_one_place() -> Result<()> {
     let snapshot = |destination: Value| json!({"clusterRef": {"name": "c"}, "destination": destination});
     arena(async |arena| {
         arena.accepts(CLUSTER, restore(pvc.clone())).await?;
-        arena.refuses(CLUSTER, restore(json!({})), message).await?;
-        arena.refuses(CLUSTER, restore(both.clone()), message).await?;
+        for nowhere in [json!({}), both.clone()] {
+            arena.refuses(CLUSTER, restore(nowhere.clone()), message).await?;
+            let named = "spec.bootstrap.restore.source needs one place to restore from";
+            arena.refuses(CLUSTER, restore(nowhere), named).await?;
+        }
         arena.refuses(MEMBER, member(json!({"restore": {"source": both}})), message).await?;
 
         // A destination may leave key and path open.

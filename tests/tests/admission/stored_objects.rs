@@ -42,6 +42,13 @@ async fn what_was_admitted_before_stays_editable() -> Result<()> {
             "empty-root-secret",
             cluster(json!({"tls": server_tls(), "auth": {"enabled": true, "rootCredentialsSecretRef": {}}})),
         ),
+        ("old-version", json!({"version": "3.4.36"})),
+        ("a-thousand", cluster(json!({"replicas": 1000}))),
+        ("small-memory", cluster(json!({"storage": {"medium": "Memory", "size": "10Mi"}}))),
+        (
+            "revision-for-a-while",
+            cluster(json!({"options": {"autoCompactionMode": "revision", "autoCompactionRetention": "5m"}})),
+        ),
         ("empty-peer-secret", cluster(json!({"tls": {"peer": {"secretRef": {"name": ""}}}}))),
     ];
     arena(async |arena| {
@@ -61,7 +68,7 @@ async fn what_was_admitted_before_stays_editable() -> Result<()> {
                 clusters.patch_status(name, &PatchParams::default(), &status).await?;
             }
             apply_crd(arena.client.clone(), &definition(&group)?).await?;
-            let new = DynamicObject::new("new.one", &kind).data(json!({"spec": {"version": "0.0.0"}}));
+            let new = DynamicObject::new("new.one", &kind).data(json!({"spec": {"version": "99.0.0"}}));
             refused(clusters.create(&PostParams::default(), &new).await, "must not contain dots")?;
 
             for (name, _) in &odd {

@@ -57,12 +57,14 @@ async fn objects_that_must_be_admitted() -> Result<()> {
 #[tokio::test]
 async fn plain_validation() -> Result<()> {
     let refused = [
-        (json!({"version": "v3.6.16"}), "spec.version"),
-        (json!({"version": "3.6"}), "spec.version"),
-        (json!({"version": "3.6.16-rc.0"}), "spec.version"),
+        (json!({"version": "v3.6.16"}), "spec.version must be three numbers like 3.6.16"),
+        (json!({"version": "3.6"}), "spec.version must be three numbers like 3.6.16"),
+        (json!({"version": "3.6.16-rc.0"}), "spec.version must be three numbers like 3.6.16"),
+        (json!({"version": ""}), "spec.version must be three numbers like 3.6.16"),
         (cluster(json!({"replicas": -1})), "spec.replicas"),
         (cluster(json!({"progressDeadlineSeconds": 0})), "spec.progressDeadlineSeconds"),
         (cluster(json!({"storage": {"size": "much"}})), "spec.storage.size"),
+        (cluster(json!({"storage": {"size": "1GB"}})), "must be a quantity like 1Gi or 500Mi"),
         (cluster(json!({"storage": {"medium": "Disk"}})), "spec.storage.medium"),
         (cluster(json!({"options": {"autoCompactionMode": "hourly"}})), "spec.options.autoCompactionMode"),
         (cluster(json!({"options": {"autoCompactionRetention": "five-minutes"}})), "autoCompactionRetention"),
@@ -81,8 +83,13 @@ async fn plain_validation() -> Result<()> {
             arena.refuses(CLUSTER, spec, fragment).await?;
         }
         let member = |replicas: i32| {
-            json!({"clusterName": "c", "version": "0.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t", "replicas": replicas})
+            json!({"clusterName": "c", "version": "99.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t", "replicas": replicas})
         };
+        for (medium, wrong) in [("", "must be > 0"), ("Memory", "must be > 0"), ("Memory", "64M")] {
+            let spec = cluster(json!({"storage": {"medium": medium, "size": "1GB"}}));
+            arena.does_not_say(CLUSTER, spec, wrong).await?;
+        }
+        arena.does_not_say(CLUSTER, json!({"version": "v3.4.1"}), "[0-9]").await?;
         arena.accepts("EtcdMember", member(1)).await?;
         arena.refuses("EtcdMember", member(2), "spec.replicas").await?;
         arena.refuses("EtcdMember", json!({"clusterName": ""}), "spec.initialCluster: Required value").await

@@ -5,7 +5,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::arena::{MANAGER, arena, refused, resource};
-use crate::cluster_rules::{cluster, server_tls};
+use crate::cluster_rules::{cluster, memory, server_tls};
 
 const CLUSTER: &str = "EtcdCluster";
 const SNAPSHOT: &str = "EtcdSnapshot";
@@ -18,7 +18,7 @@ fn name(length: usize) -> String {
 #[tokio::test]
 async fn t20_tightened_missing_spec() -> Result<()> {
     arena(async |arena| {
-        arena.accepts(CLUSTER, json!({"version": "0.0.0"})).await?;
+        arena.accepts(CLUSTER, json!({"version": "99.0.0"})).await?;
         arena.refuses(CLUSTER, Value::Null, "spec is required: say at least which version").await?;
         arena.refuses(CLUSTER, json!({}), "spec.version: Required value").await?;
         for kind in ["EtcdMember", SNAPSHOT, "EtcdDefrag"] {
@@ -85,6 +85,90 @@ async fn tightened_empty_volume() -> Result<()> {
         }
         let stored = arena.stored(CLUSTER, cluster(json!({}))).await?;
         stored.refuses(json!({"storage": {"size": 0}}), message).await
+    })
+    .await
+}
+
+/// 64 MB are what etcd allocates for its log before it starts, and a tmpfs has no more than its limit.
+#[tokio::test]
+async fn tightened_memory_too_small_for_the_log() -> Result<()> {
+    let message = "spec.storage.size must be more than 64M with spec.storage.medium=Memory";
+    arena(async |arena| {
+        for size in [json!("64Mi"), json!("65M"), json!(64_000_001)] {
+            arena.accepts(CLUSTER, memory(size)).await?;
+        }
+        for size in [json!("64M"), json!("10Mi"), json!(1)] {
+            arena.refuses(CLUSTER, memory(size), message).await?;
+        }
+        arena.does_not_say(CLUSTER, memory(json!(0)), message).await?;
+        // What a claim of that size gets is for its StorageClass to say.
+        arena.accepts(CLUSTER, cluster(json!({"storage": {"size": "10Mi"}}))).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn tightened_version_below_3_5() -> Result<()> {
+    let message = "spec.version must be 3.5.0 or newer";
+    let member = |version: &str| json!({"clusterName": "c", "version": version, "storage": {}, "initialCluster": "", "clusterToken": "t"});
+    arena(async |arena| {
+        for version in ["3.5.0", "3.5.17", "3.6.16", "3.10.0", "3.40.1", "4.0.0", "10.0.0", "20.1.2"] {
+            arena.accepts(CLUSTER, json!({"version": version})).await?;
+        }
+        for version in ["3.4.36", "3.0.0", "2.3.8", "0.0.0"] {
+            arena.refuses(CLUSTER, json!({"version": version}), message).await?;
+            // A cluster that is stored with it must be able to replace its members.
+            arena.accepts("EtcdMember", member(version)).await?;
+        }
+        let stored = arena.stored(CLUSTER, cluster(json!({}))).await?;
+        stored.refuses(json!({"version": "3.4.36"}), message).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn tightened_too_many_replicas() -> Result<()> {
+    let message = "spec.replicas must be at most 31";
+    arena(async |arena| {
+        arena.accepts(CLUSTER, cluster(json!({"replicas": 31}))).await?;
+        arena.refuses(CLUSTER, cluster(json!({"replicas": 32})), message).await?;
+        arena.refuses(CLUSTER, cluster(json!({"replicas": 3000})), message).await?;
+        let stored = arena.stored(CLUSTER, cluster(json!({}))).await?;
+        stored.refuses(json!({"replicas": 3000}), message).await?;
+        let many = Patch::Merge(json!({"spec": {"replicas": 3000}}));
+        refused(stored.api.patch_scale(&stored.name, &PatchParams::default(), &many).await, message)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn tightened_revisions_counted_in_minutes() -> Result<()> {
+    let message = "spec.options.autoCompactionRetention must be a number of revisions";
+    let options = |mode: &str, keep: &str| {
+        cluster(json!({"options": {"autoCompactionMode": mode, "autoCompactionRetention": keep}}))
+    };
+    arena(async |arena| {
+        arena.accepts(CLUSTER, options("revision", "1000")).await?;
+        arena.accepts(CLUSTER, options("periodic", "5m")).await?;
+        arena.accepts(CLUSTER, options("periodic", "1")).await?;
+        arena.accepts(CLUSTER, cluster(json!({"options": {"autoCompactionMode": "revision"}}))).await?;
+        arena.refuses(CLUSTER, options("revision", "5m"), message).await?;
+        let stored = arena.stored(CLUSTER, options("periodic", "5m")).await?;
+        stored.refuses(json!({"options": {"autoCompactionMode": "revision"}}), message).await
+    })
+    .await
+}
+
+/// The reference's own tests create it, and a volume may be larger than its claim.
+#[tokio::test]
+async fn not_tightened_quota_larger_than_the_volume() -> Result<()> {
+    arena(async |arena| {
+        let spec = cluster(
+            json!({"storage": {"size": "1Gi"}, "options": {"quotaBackendBytes": 10_200_547_328_i64}}),
+        );
+        arena.accepts(CLUSTER, spec).await?;
+        Ok(())
     })
     .await
 }

@@ -21,11 +21,6 @@ const CLUSTER: &[(&str, &str)] = &[("EtcdCluster", "spec")];
 const CLIENT_TLS: &[(&str, &str)] = &[("EtcdCluster", "spec.tls.client")];
 const PEER_TLS: &[(&str, &str)] = &[("EtcdCluster", "spec.tls.peer")];
 const RESTORE: &[(&str, &str)] = &[("EtcdCluster", "spec.bootstrap.restore"), ("EtcdMember", "spec.restore")];
-const LOCATION: &[(&str, &str)] = &[
-    ("EtcdCluster", "spec.bootstrap.restore.source"),
-    ("EtcdMember", "spec.restore.source"),
-    ("EtcdSnapshot", "spec.destination"),
-];
 const SIZE: &[(&str, &str)] = &[
     ("EtcdCluster", "spec.storage.size"),
     ("EtcdCluster", "status.observed.storage.size"),
@@ -46,7 +41,7 @@ const SHARED: &[Rule] = &[
     },
     Rule {
         places: CLUSTER,
-        rule: "!has(self.storage) || !has(self.storage.medium) || self.storage.medium != 'Memory' || (isQuantity(string(self.storage.size)) && quantity(string(self.storage.size)).isGreaterThan(quantity('0')))",
+        rule: "!has(self.storage) || !has(self.storage.medium) || self.storage.medium != 'Memory' || !isQuantity(string(self.storage.size)) || quantity(string(self.storage.size)).isGreaterThan(quantity('0'))",
         message: "spec.storage.size must be > 0 with spec.storage.medium=Memory: it is the limit of the member's tmpfs",
     },
     Rule {
@@ -82,7 +77,7 @@ const SHARED: &[Rule] = &[
     Rule {
         places: CLUSTER,
         rule: "!has(self.auth) || !has(self.auth.enabled) || !self.auth.enabled || (has(self.tls) && has(self.tls.client))",
-        message: "spec.auth.enabled requires spec.tls.client: passwords must not cross the network in plaintext",
+        message: "spec.auth.enabled requires spec.tls.client (auth credentials must not cross a plaintext connection)",
     },
     Rule {
         places: CLUSTER,
@@ -140,9 +135,38 @@ const SHARED: &[Rule] = &[
         message: "a restore from a claim needs the exact (non-empty) snapshot file path in source.pvc.subPath",
     },
     Rule {
-        places: LOCATION,
+        places: &[("EtcdCluster", "spec.bootstrap.restore.source")],
+        rule: "has(self.s3) != has(self.pvc)",
+        message: "spec.bootstrap.restore.source needs one place to restore from, s3 or pvc (as a snapshot needs exactly one of destination.s3 or destination.pvc)",
+    },
+    Rule {
+        places: &[("EtcdMember", "spec.restore.source")],
+        rule: "has(self.s3) != has(self.pvc)",
+        message: "spec.restore.source needs one place to restore from, s3 or pvc (as a snapshot needs exactly one of destination.s3 or destination.pvc)",
+    },
+    Rule {
+        places: &[("EtcdSnapshot", "spec.destination")],
         rule: "has(self.s3) != has(self.pvc)",
         message: "exactly one of destination.s3 or destination.pvc must be set",
+    },
+];
+
+/// What the Go operator says with a regular expression, in words.
+const SPELLING: &[Rule] = &[
+    Rule {
+        places: &[("EtcdCluster", "spec.version"), ("EtcdMember", "spec.version")],
+        rule: "self.matches('^[0-9]+[.][0-9]+[.][0-9]+$')",
+        message: "spec.version must be three numbers like 3.6.16, without a leading v and without a suffix",
+    },
+    // The pattern of a quantity, which every Kubernetes has for it, stands beside this.
+    Rule {
+        places: &[
+            ("EtcdCluster", "spec.storage.size"),
+            ("EtcdDefrag", "spec.rule.freeSpaceAbove"),
+            ("EtcdDefrag", "spec.rule.minReclaim"),
+        ],
+        rule: "isQuantity(string(self))",
+        message: "must be a quantity like 1Gi or 500Mi: a number and one of Ki, Mi, Gi, Ti or k, M, G, T, without a B",
     },
 ];
 
@@ -160,13 +184,13 @@ const DEFRAG: &[Rule] = &[
     },
     Rule {
         places: &[("EtcdDefrag", "spec.rule.freeSpaceAbove")],
-        rule: "isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",
-        message: "spec.rule.freeSpaceAbove must be > 0; use all: true to defragment every member",
+        rule: "!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",
+        message: "spec.rule.freeSpaceAbove must be greater than 0; use all: true to defragment every member",
     },
     Rule {
         places: &[("EtcdDefrag", "spec.rule.minReclaim")],
-        rule: "isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",
-        message: "spec.rule.minReclaim must be > 0; use all: true to defragment every member",
+        rule: "!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",
+        message: "spec.rule.minReclaim must be greater than 0; use all: true to defragment every member",
     },
     Rule {
         places: &[("EtcdDefrag", "spec.rule")],
@@ -214,8 +238,31 @@ const STRICTER: &[Rule] = &[
     },
     Rule {
         places: &[("EtcdCluster", "spec.storage")],
-        rule: "(has(self.medium) && self.medium == 'Memory') || (isQuantity(string(self.size)) && quantity(string(self.size)).isGreaterThan(quantity('0')))",
+        rule: "(has(self.medium) && self.medium == 'Memory') || !isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))",
         message: "spec.storage.size must be > 0: no volume can be empty; leave it out for 1Gi",
+    },
+    // A volume may be larger than its claim, or not limited at all. A tmpfs is exactly as large as it says.
+    Rule {
+        places: &[("EtcdCluster", "spec.storage")],
+        rule: "!has(self.medium) || self.medium != 'Memory' || !isQuantity(string(self.size)) || !quantity(string(self.size)).isGreaterThan(quantity('0')) || quantity(string(self.size)).isGreaterThan(quantity('64M'))",
+        message: "spec.storage.size must be more than 64M with spec.storage.medium=Memory: etcd takes 64 MB for its log before it starts; 256Mi is a good beginning",
+    },
+    // Not on EtcdMember: a cluster that was stored before must be able to replace its members.
+    Rule {
+        places: &[("EtcdCluster", "spec.version")],
+        rule: "!self.matches('^([0-2][.][0-9]+|3[.][0-4])[.][0-9]+$')",
+        message: "spec.version must be 3.5.0 or newer: the operator does not support older versions of etcd",
+    },
+    Rule {
+        places: &[("EtcdCluster", "spec.replicas")],
+        rule: "self <= 31",
+        message: "spec.replicas must be at most 31: every member takes part in every write; etcd recommends 3, 5 or 7",
+    },
+    // etcd takes the duration for that many nanoseconds, and these for revisions: it would never compact.
+    Rule {
+        places: &[("EtcdCluster", "spec.options")],
+        rule: "!has(self.autoCompactionMode) || self.autoCompactionMode != 'revision' || !has(self.autoCompactionRetention) || self.autoCompactionRetention.matches('^[0-9]+$')",
+        message: "spec.options.autoCompactionRetention must be a number of revisions like 1000 with autoCompactionMode: revision; durations like 5m go with autoCompactionMode: periodic",
     },
     Rule {
         places: &[("EtcdCluster", "spec.auth")],
@@ -259,7 +306,7 @@ const STRICTER: &[Rule] = &[
 
 /// Every rule there is.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    SHARED.iter().chain(DEFRAG).chain(STRICTER)
+    SHARED.iter().chain(SPELLING).chain(DEFRAG).chain(STRICTER)
 }
 
 /// Adds the rules of `kind` to its schema.

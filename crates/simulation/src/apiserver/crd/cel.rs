@@ -60,6 +60,10 @@ impl<'a> Scope<'a> {
             Expr::Field(of, name) => field(json(self.evaluate(of)?)?, name).map(Cel::Json).ok_or(NoAnswer),
             Expr::Has(of, name) => Ok(truth(json(self.evaluate(of)?)?.get(name).is_some())),
             Expr::Call(target, name, arguments) => self.call(target.as_deref(), name, arguments),
+            Expr::Matches(of, pattern) => {
+                let value = json(self.evaluate(of)?)?;
+                Ok(truth(pattern.is_match(value.as_str().ok_or(NoAnswer)?)))
+            }
             Expr::Not(inner) => Ok(truth(!self.truth(inner)?)),
             Expr::And(left, right) => self.either(left, right, false),
             Expr::Or(left, right) => self.either(left, right, true),
@@ -191,11 +195,14 @@ mod tests {
         assert!(!holds("isQuantity(string(self))", &json!("many")));
         assert!(holds("self.size() <= 3 && !self.contains('.')", &json!("abc")));
         assert!(!holds("self.size() <= 3", &json!("abcd")));
+        assert!(holds("self.matches('^[0-9]+[.][0-9]+$')", &json!("3.6")));
+        assert!(!holds("self.matches('^[0-9]+[.][0-9]+$')", &json!("v3.6")));
+        assert!(!holds("self.matches('^3$')", &json!(3)), "a number is no text");
     }
 
     #[test]
     fn what_is_not_understood_is_no_rule() {
-        for text in ["self.exists(x, x == 1", "self ?? 1", "self.a ==", "has(self)"] {
+        for text in ["self.exists(x, x == 1", "self ?? 1", "self.a ==", "has(self)", "self.matches('(')"] {
             assert!(Rule::new(&json!({ "rule": text })).is_none(), "{text}");
         }
     }

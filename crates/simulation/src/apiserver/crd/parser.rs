@@ -1,7 +1,9 @@
 //! The grammar of CEL, as far as our rules use it.
 
+use regex::Regex;
+
 /// An expression.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Expr {
     Bool(bool),
     Int(i64),
@@ -10,6 +12,7 @@ pub enum Expr {
     Field(Box<Expr>, String),
     Has(Box<Expr>, String),
     Call(Option<Box<Expr>>, String, Vec<Expr>),
+    Matches(Box<Expr>, Regex),
     Not(Box<Expr>),
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
@@ -122,7 +125,7 @@ impl Parser {
         while self.take(".") {
             let Token::Word(name) = self.next()? else { return None };
             value = if self.take("(") {
-                Expr::Call(Some(Box::new(value)), name, self.arguments()?)
+                method(value, name, self.arguments()?)?
             } else {
                 Expr::Field(Box::new(value), name)
             };
@@ -169,5 +172,15 @@ impl Parser {
                 return None;
             }
         }
+    }
+}
+
+/// A call on a value. A regular expression is read here, once.
+fn method(value: Expr, name: String, arguments: Vec<Expr>) -> Option<Expr> {
+    match arguments.as_slice() {
+        [Expr::Text(pattern)] if name == "matches" => {
+            Some(Expr::Matches(Box::new(value), Regex::new(pattern).ok()?))
+        }
+        _ => Some(Expr::Call(Some(Box::new(value)), name, arguments)),
     }
 }

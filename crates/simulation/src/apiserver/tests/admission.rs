@@ -1,4 +1,4 @@
-use super::super::kind::{BUDGET, ETCD_SNAPSHOT, LEASE, SERVICE};
+use super::super::kind::{BUDGET, ETCD_DEFRAG, ETCD_SNAPSHOT, LEASE, SERVICE};
 use super::*;
 
 fn refuses(bench: &mut Bench, kind: Kind, name: &str, spec: Value, because: &str) {
@@ -43,6 +43,51 @@ fn a_rule_that_came_later_does_not_stand_in_the_way_of_what_is_stored() {
     bench.server.commit(0, Id::new(ETCD_CLUSTER, "ns", "c"), Some(old));
     bench.patch(ETCD_CLUSTER, "c", json!({ "spec": { "replicas": 5 } })).unwrap();
     refuses(&mut bench, ETCD_CLUSTER, "c", json!({ "storage": { "size": "0.0" } }), "must be > 0");
+}
+
+#[test]
+fn bad_input_is_refused_in_words() {
+    let mut bench = Bench::new();
+    let mut refusal_of = |kind, spec: Value| {
+        let refused = bench.create(kind, json!({ "metadata": { "name": "x" }, "spec": spec })).unwrap_err();
+        refused.message
+    };
+    let options = json!({ "autoCompactionMode": "revision", "autoCompactionRetention": "5m" });
+    let words = [
+        (json!({ "version": "v3.6.16" }), "three numbers like 3.6.16"),
+        (json!({ "version": "3.4.36" }), "must be 3.5.0 or newer"),
+        (json!({ "version": "3.6.16", "replicas": 3000 }), "must be at most 31"),
+        (json!({ "version": "3.6.16", "options": options }), "a number of revisions like 1000"),
+        (json!({ "version": "3.6.16", "storage": { "medium": "Memory", "size": "10Mi" } }), "more than 64M"),
+        (
+            json!({ "version": "3.6.16", "bootstrap": { "restore": { "source": {} } } }),
+            "spec.bootstrap.restore.source needs",
+        ),
+    ];
+    for (spec, fragment) in words {
+        let message = refusal_of(ETCD_CLUSTER, spec.clone());
+        assert!(message.contains(fragment), "{spec}: {message}");
+    }
+    let auth = json!({ "enabled": true, "rootCredentialsSecretRef": { "name": "root" } });
+    let message = refusal_of(ETCD_CLUSTER, json!({ "version": "3.6.16", "auth": auth }));
+    assert!(
+        message.contains("requires spec.tls.client (auth credentials must not cross a plaintext connection)")
+    );
+    let nothing = json!({ "clusterRef": { "name": "c" }, "rule": { "freeSpaceAbove": 0 } });
+    assert!(refusal_of(ETCD_DEFRAG, nothing).contains("freeSpaceAbove must be greater than 0"));
+}
+
+#[test]
+fn a_cluster_made_before_a_rule_stays_editable_and_replaces_its_members() {
+    let mut bench = Bench::new();
+    let mut old = bench.create(ETCD_CLUSTER, cluster("c")).unwrap();
+    old["spec"]["version"] = json!("3.4.36");
+    old["spec"]["replicas"] = json!(33);
+    bench.server.commit(0, Id::new(ETCD_CLUSTER, "ns", "c"), Some(old));
+    bench.patch(ETCD_CLUSTER, "c", json!({ "spec": { "progressDeadlineSeconds": 60 } })).unwrap();
+    refuses(&mut bench, ETCD_CLUSTER, "c", json!({ "version": "3.4.37" }), "3.5.0 or newer");
+    let spec = json!({ "clusterName": "c", "version": "3.4.36", "storage": {}, "initialCluster": "", "clusterToken": "t" });
+    bench.create(ETCD_MEMBER, json!({ "metadata": { "name": "c-abcde" }, "spec": spec })).unwrap();
 }
 
 #[test]
