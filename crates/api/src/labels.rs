@@ -35,6 +35,9 @@ pub mod annotation {
     pub const INITIAL_CLUSTER: &str = "etcd-operator.cozystack.io/initial-cluster";
     /// On a member's first Pod: the value of `--initial-cluster-state` at the next start of etcd.
     pub const INITIAL_CLUSTER_STATE: &str = "etcd-operator.cozystack.io/initial-cluster-state";
+    /// On an EtcdCluster: `trafficDistribution` of the client Service. On that Service: what was set there because of it.
+    pub const CLIENT_TRAFFIC_DISTRIBUTION: &str =
+        "etcd-operator.cozystack.io/client-service-traffic-distribution";
     /// On an EtcdCluster: exactly `true` lets the peers use self-signed certificates.
     pub const PEER_AUTO_TLS: &str = "etcd-operator.cozystack.io/peer-auto-tls";
 }

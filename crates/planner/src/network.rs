@@ -1,9 +1,11 @@
 //! The two Services: `<cluster>` gives every member its DNS name, `<cluster>-client` leads clients to voters. Only the
-//! selector, the named ports and publishNotReadyAddresses are ours; what others add stays (H21).
+//! selector, the named ports, publishNotReadyAddresses and what the user asked of us by an annotation are ours; what
+//! others add stays (H21).
 
 use std::collections::BTreeMap;
 
-use api::{labels, metadata, names};
+use api::labels::annotation::CLIENT_TRAFFIC_DISTRIBUTION;
+use api::{EtcdCluster, labels, metadata, names};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -12,9 +14,33 @@ use serde_json::{Value, json};
 use crate::view::{Scene, controlled_by, controller_uid};
 use crate::{Action, Plan};
 
+/// What Kubernetes takes as `trafficDistribution` of a Service.
+const TRAFFIC_DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     keep_one(scene, plan, scene.view.headless_service.as_ref(), headless(scene));
-    keep_one(scene, plan, scene.view.client_service.as_ref(), client(scene));
+    let traffic = traffic_distribution(scene.cluster).unwrap_or_else(|why| {
+        plan.complain(why);
+        None
+    });
+    keep_one(scene, plan, scene.view.client_service.as_ref(), client(scene, traffic));
+}
+
+/// How the EtcdCluster's annotation wants clients to be distributed over the members.
+fn traffic_distribution(cluster: &EtcdCluster) -> Result<Option<&str>, String> {
+    let annotations = cluster.metadata.annotations.as_ref();
+    let Some(asked) = annotations.and_then(|all| all.get(CLIENT_TRAFFIC_DISTRIBUTION)) else {
+        return Ok(None);
+    };
+    if TRAFFIC_DISTRIBUTIONS.contains(&asked.as_str()) {
+        return Ok(Some(asked));
+    }
+    Err(format!(
+        "Annotation {CLIENT_TRAFFIC_DISTRIBUTION} of EtcdCluster {} is \"{asked}\" and has no effect: set it to {}, or \
+         remove it",
+        cluster.metadata.name.as_deref().unwrap_or_default(),
+        TRAFFIC_DISTRIBUTIONS.join(", ")
+    ))
 }
 
 fn keep_one(scene: &Scene<'_>, plan: &mut Plan, live: Option<&Service>, wanted: Service) {
@@ -28,7 +54,7 @@ fn keep_one(scene: &Scene<'_>, plan: &mut Plan, live: Option<&Service>, wanted: 
         plan.complain(format!("Service {name} belongs to somebody else; rename or delete it"));
         return;
     }
-    if let Some(patch) = repair(live.spec.as_ref(), wanted.spec.as_ref()) {
+    if let Some(patch) = repair(live, &wanted) {
         plan.act(Action::RepairService { name, patch });
     }
 }
@@ -49,12 +75,18 @@ fn headless(scene: &Scene<'_>) -> Service {
 }
 
 /// The client Service: voters only, since a learner refuses what clients ask (T19).
-fn client(scene: &Scene<'_>) -> Service {
+fn client(scene: &Scene<'_>, traffic: Option<&str>) -> Service {
     let mut service =
         service(scene, names::client_service(&scene.view.name), [("client", names::CLIENT_PORT)]);
     let mut selector = labels::select_cluster(&scene.view.name);
     selector.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
-    service.spec.get_or_insert_default().selector = Some(selector);
+    let spec = service.spec.get_or_insert_default();
+    spec.selector = Some(selector);
+    if let Some(traffic) = traffic {
+        spec.traffic_distribution = Some(traffic.to_owned());
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert(CLIENT_TRAFFIC_DISTRIBUTION.to_owned(), traffic.to_owned());
+    }
     service
 }
 
@@ -82,8 +114,8 @@ fn service<const N: usize>(scene: &Scene<'_>, name: String, ports: [(&str, i32);
 }
 
 /// The merge patch that brings back what is ours, or nothing.
-fn repair(live: Option<&ServiceSpec>, wanted: Option<&ServiceSpec>) -> Option<Value> {
-    let (live, wanted) = (live?, wanted?);
+fn repair(live_service: &Service, wanted_service: &Service) -> Option<Value> {
+    let (live, wanted) = (live_service.spec.as_ref()?, wanted_service.spec.as_ref()?);
     let mut spec = serde_json::Map::new();
     if live.selector != wanted.selector {
         // A merge patch removes a key only when told so.
@@ -98,7 +130,30 @@ fn repair(live: Option<&ServiceSpec>, wanted: Option<&ServiceSpec>) -> Option<Va
     if Some(&ports) != live.ports.as_ref() {
         spec.insert("ports".into(), json!(ports));
     }
-    (!spec.is_empty()).then(|| json!({ "spec": spec }))
+    let mut patch = serde_json::Map::new();
+    if let Some((mark, traffic)) = repaired_traffic(live_service, wanted.traffic_distribution.as_deref()) {
+        patch.insert("metadata".into(), json!({ "annotations": { CLIENT_TRAFFIC_DISTRIBUTION: mark } }));
+        if live.traffic_distribution != traffic {
+            spec.insert("trafficDistribution".into(), json!(traffic));
+        }
+    }
+    if !spec.is_empty() {
+        patch.insert("spec".into(), spec.into());
+    }
+    (!patch.is_empty()).then(|| patch.into())
+}
+
+/// Our mark on the client Service and its trafficDistribution, as they must be, unless they are. The mark tells a value
+/// that we have set, and so must remove, from one that somebody else gave to the Service.
+fn repaired_traffic(live: &Service, wanted: Option<&str>) -> Option<(Option<String>, Option<String>)> {
+    let mark = live.metadata.annotations.as_ref().and_then(|all| all.get(CLIENT_TRAFFIC_DISTRIBUTION));
+    let traffic = live.spec.as_ref().and_then(|spec| spec.traffic_distribution.as_ref());
+    match (wanted, mark) {
+        (Some(wanted), Some(mark)) if mark == wanted && traffic == Some(mark) => None,
+        (Some(wanted), _) => Some((Some(wanted.to_owned()), Some(wanted.to_owned()))),
+        (None, Some(mark)) => Some((None, traffic.filter(|traffic| *traffic != mark).cloned())),
+        (None, None) => None,
+    }
 }
 
 /// Our ports as they must be, then whatever others added. Compared with defaults filled in: a bare comparison finds a
@@ -122,7 +177,6 @@ fn repaired_ports(live: &ServiceSpec, wanted: &ServiceSpec) -> Vec<ServicePort> 
 mod tests {
     use super::*;
     use crate::fixtures::{World, estrange};
-    use api::EtcdCluster;
 
     fn world() -> World {
         World::settled(EtcdCluster::test("ns", "c").replicas(1))
@@ -192,6 +246,85 @@ mod tests {
         let plan = world.plan();
         assert_eq!(plan.actions, []);
         assert!(plan.complaint.unwrap().contains("belongs to somebody else"));
+    }
+
+    fn ask_for(world: &mut World, traffic: Option<&str>) {
+        let annotations = world.view.cluster.as_mut().unwrap().metadata.annotations.get_or_insert_default();
+        annotations.remove(CLIENT_TRAFFIC_DISTRIBUTION);
+        annotations.extend(traffic.map(|value| (CLIENT_TRAFFIC_DISTRIBUTION.to_owned(), value.to_owned())));
+    }
+
+    /// What the API server makes of a merge patch.
+    fn apply(world: &mut World, patch: &Value) {
+        let service = world.view.client_service.as_mut().unwrap();
+        let value = &patch["spec"]["trafficDistribution"];
+        if patch["spec"].get("trafficDistribution").is_some() {
+            service.spec.as_mut().unwrap().traffic_distribution = value.as_str().map(str::to_owned);
+        }
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        match patch["metadata"]["annotations"][CLIENT_TRAFFIC_DISTRIBUTION].as_str() {
+            Some(mark) => annotations.insert(CLIENT_TRAFFIC_DISTRIBUTION.to_owned(), mark.to_owned()),
+            None => annotations.remove(CLIENT_TRAFFIC_DISTRIBUTION),
+        };
+    }
+
+    #[test]
+    fn traffic_distribution_comes_and_goes_with_the_annotation() {
+        let mut world = world();
+        for value in TRAFFIC_DISTRIBUTIONS {
+            ask_for(&mut world, Some(value));
+            let set = patch(&world).unwrap();
+            assert_eq!(set["spec"], json!({ "trafficDistribution": value }));
+            apply(&mut world, &set);
+            assert_eq!(patch(&world), None, "at rest");
+        }
+        world.view.client_service.as_mut().unwrap().spec.as_mut().unwrap().traffic_distribution = None;
+        assert_eq!(patch(&world).unwrap()["spec"], json!({ "trafficDistribution": "PreferSameNode" }));
+
+        ask_for(&mut world, None);
+        world.view.client_service.as_mut().unwrap().spec.as_mut().unwrap().traffic_distribution =
+            Some("PreferSameNode".into());
+        let removed = patch(&world).unwrap();
+        assert_eq!(
+            removed,
+            json!({ "metadata": { "annotations": { CLIENT_TRAFFIC_DISTRIBUTION: null } }, "spec": { "trafficDistribution": null } })
+        );
+        apply(&mut world, &removed);
+        assert_eq!(patch(&world), None, "at rest");
+    }
+
+    #[test]
+    fn a_new_client_service_is_made_with_its_traffic_distribution() {
+        let mut world = World::new(EtcdCluster::test("ns", "c").replicas(1));
+        ask_for(&mut world, Some("PreferClose"));
+        world.settle();
+        let client = world.view.client_service.as_ref().unwrap().spec.as_ref().unwrap();
+        assert_eq!(client.traffic_distribution.as_deref(), Some("PreferClose"));
+        let headless = world.view.headless_service.as_ref().unwrap().spec.as_ref().unwrap();
+        assert_eq!(headless.traffic_distribution, None);
+        assert_eq!(patch(&world), None, "at rest");
+    }
+
+    #[test]
+    fn h21_a_traffic_distribution_that_somebody_else_set_stays() {
+        let mut world = world();
+        let service = world.view.client_service.as_mut().unwrap();
+        service.spec.as_mut().unwrap().traffic_distribution = Some("PreferClose".into());
+        assert_eq!(patch(&world), None);
+    }
+
+    #[test]
+    fn an_unknown_traffic_distribution_is_reported_and_not_applied() {
+        let mut world = world();
+        ask_for(&mut world, Some("preferclose"));
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        let complaint = plan.complaint.unwrap();
+        for part in
+            ["EtcdCluster c", CLIENT_TRAFFIC_DISTRIBUTION, "\"preferclose\"", "PreferClose, PreferSameZone"]
+        {
+            assert!(complaint.contains(part), "{complaint}");
+        }
     }
 
     #[test]
