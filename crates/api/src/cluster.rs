@@ -26,6 +26,7 @@ const ROOM_FOR_LOG: i64 = 128 << 20;
     version = "v1alpha2",
     kind = "EtcdCluster",
     plural = "etcdclusters",
+    shortname = "etcdc",
     namespaced,
     doc = "An etcd cluster. The operator creates its members, Services and volumes and keeps them as described here.",
     status = "EtcdClusterStatus",
@@ -39,6 +40,12 @@ const ROOM_FOR_LOG: i64 = 128 << 20;
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyMembers"),
+    printcolumn(name = "Running", type_ = "string", json_path = ".status.version"),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].reason"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -151,7 +158,8 @@ impl EtcdClusterSpec {
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterStatus {
     /// Members that are ready to serve.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    // Written also when it is 0: kubectl shows a blank for what is absent.
+    #[serde(default)]
     pub ready_members: i32,
 
     /// Label selector of the member Pods, for the scale subresource.

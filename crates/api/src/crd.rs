@@ -86,6 +86,41 @@ mod tests {
         }
     }
 
+    /// As kubectl prints it: the wider of heading and value, and three spaces between columns.
+    fn printed_width(kind: &str, values: &[(&str, &str)]) -> usize {
+        let manifest = all().unwrap().into_iter().find(|m| m.kind == kind).unwrap();
+        let columns = manifest.definition["spec"]["versions"][0]["additionalPrinterColumns"].clone();
+        let names = columns.as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
+        let width = |name: &str| {
+            let value = values.iter().find(|(of, _)| *of == name).map_or("", |(_, value)| value);
+            name.len().max(value.len())
+        };
+        std::iter::once("Name").chain(names).map(|name| width(name) + 3).sum::<usize>() - 3
+    }
+
+    #[test]
+    fn kubectl_get_fits_into_80_characters() {
+        let cluster = [
+            ("Name", "my-production"),
+            ("Version", "3.6.16"),
+            ("Running", "3.6.16"),
+            ("Status", "ClusterUnreachable"),
+            ("Age", "365d"),
+        ];
+        let width = printed_width("EtcdCluster", &cluster);
+        assert!(width <= 80, "{width}");
+        let member = [
+            ("Name", "my-production-4xk7q"),
+            ("Cluster", "my-production"),
+            ("Version", "3.6.16"),
+            ("Running", "3.6.16"),
+            ("Role", "learner"),
+            ("Age", "365d"),
+        ];
+        let width = printed_width("EtcdMember", &member);
+        assert!(width <= 80, "{width}");
+    }
+
     #[test]
     fn every_field_of_ours_is_explained() {
         fn unexplained(schema: &Value, path: &str, found: &mut Vec<String>) {

@@ -18,6 +18,7 @@ use crate::{AdditionalMetadata, EtcdOptions, RestoreSpec, StorageSpec};
     version = "v1alpha2",
     kind = "EtcdMember",
     plural = "etcdmembers",
+    shortname = "etcdm",
     namespaced,
     doc = "One member of an EtcdCluster. Created by the operator; deleting one makes the operator replace it.",
     status = "EtcdMemberStatus",
@@ -36,6 +37,7 @@ use crate::{AdditionalMetadata, EtcdOptions, RestoreSpec, StorageSpec};
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
+    printcolumn(name = "Role", type_ = "string", json_path = ".status.role"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

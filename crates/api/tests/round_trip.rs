@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used)]
 
-use api::{EtcdCluster, EtcdDefrag, EtcdMember, EtcdSnapshot, ObservedSpec};
+use api::{EtcdCluster, EtcdClusterStatus, EtcdDefrag, EtcdMember, EtcdSnapshot, ObservedSpec};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -30,6 +30,26 @@ fn clusters() -> [Value; 4] {
         fixture!("full-cluster"),
         fixture!("paused-cluster"),
     ]
+    .map(|mut object| {
+        // The Go operator leaves a zero out. We write it, so that the column shows it.
+        let status = object["status"].as_object_mut().expect("has a status");
+        status.entry("readyMembers").or_insert_with(|| json!(0));
+        object
+    })
+}
+
+#[test]
+fn nobody_ready_is_said_with_a_zero() {
+    let status = serde_json::to_value(EtcdClusterStatus::default()).expect("encodes");
+    assert_eq!(status, json!({"readyMembers": 0}));
+}
+
+#[test]
+fn nobody_ready_is_read_from_what_the_go_operator_leaves_out() {
+    let object = fixture!("paused-cluster");
+    assert!(object["status"].get("readyMembers").is_none());
+    let cluster: EtcdCluster = serde_json::from_value(object).expect("decodes");
+    assert_eq!(cluster.status.expect("has a status").ready_members, 0);
 }
 
 #[test]

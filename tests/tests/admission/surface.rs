@@ -110,7 +110,7 @@ async fn defaults() -> Result<()> {
         ensure!(stored.data.pointer("/spec/tls/peer/certManager/issuerRef/kind") == Some(&json!("Issuer")));
         ensure!(stored.data["spec"]["storage"] == json!({"size": 5, "medium": ""}));
 
-        let member = json!({"clusterName": "c", "version": "0.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
+        let member = json!({"clusterName": "c", "version": "99.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
         let stored = arena.accepts("EtcdMember", member).await?;
         ensure!(stored.data["spec"]["replicas"] == 1);
         ensure!(stored.data["spec"]["storage"] == json!({"size": "1Gi", "medium": ""}));
@@ -144,7 +144,7 @@ async fn clusters_scale() -> Result<()> {
 #[tokio::test]
 async fn h29_members_scale() -> Result<()> {
     arena(async |arena| {
-        let spec = json!({"clusterName": "c", "version": "0.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
+        let spec = json!({"clusterName": "c", "version": "99.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
         let stored = arena.stored("EtcdMember", spec).await?;
         stored.set_status(&json!({"replicas": 1, "selector": api::labels::member_selector("c", &stored.name)})).await?;
         let scale = stored.api.get_scale(&stored.name).await?;
@@ -173,19 +173,27 @@ async fn table(arena: &Arena, plural: &str) -> Result<(Vec<String>, Vec<Value>)>
 async fn columns() -> Result<()> {
     arena(async |arena| {
         let stored = arena.stored(CLUSTER, cluster(json!({}))).await?;
-        stored.set_status(&json!({"readyMembers": 2})).await?;
+        let lost = json!({"type": "Available", "status": "False", "reason": "QuorumLost", "message": "",
+            "lastTransitionTime": "2026-11-15T20:15:43Z"});
+        stored.set_status(&json!({"readyMembers": 0, "version": "98.0.0", "conditions": [lost]})).await?;
         let (names, row) = table(&arena, "etcdclusters").await?;
-        ensure!(names == ["Name", "Version", "Replicas", "Ready", "Age"], "{names:?}");
-        ensure!(row[1..4] == [json!("0.0.0"), json!(3), json!(2)], "{row:?}");
+        ensure!(
+            names == ["Name", "Version", "Replicas", "Ready", "Running", "Status", "Age"],
+            "{names:?}"
+        );
+        ensure!(row[1..6] == [json!("99.0.0"), json!(3), json!(0), json!("98.0.0"), json!("QuorumLost")], "{row:?}");
 
-        let spec = json!({"clusterName": "c", "version": "0.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
+        let spec = json!({"clusterName": "c", "version": "99.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
         let stored = arena.stored("EtcdMember", spec).await?;
         let ready = json!({"type": "Ready", "status": "True", "reason": "PodReady", "message": "",
             "lastTransitionTime": "2026-11-15T20:15:43Z"});
-        stored.set_status(&json!({"version": "0.0.1", "conditions": [ready]})).await?;
+        stored.set_status(&json!({"version": "99.0.1", "role": "leader", "conditions": [ready]})).await?;
         let (names, row) = table(&arena, "etcdmembers").await?;
-        ensure!(names == ["Name", "Cluster", "Version", "Running", "Ready", "Age"], "{names:?}");
-        ensure!(row[1..5] == [json!("c"), json!("0.0.0"), json!("0.0.1"), json!("True")], "{row:?}");
+        ensure!(names == ["Name", "Cluster", "Version", "Running", "Ready", "Role", "Age"], "{names:?}");
+        ensure!(
+            row[1..6] == [json!("c"), json!("99.0.0"), json!("99.0.1"), json!("True"), json!("leader")],
+            "{row:?}"
+        );
 
         let spec = json!({"clusterRef": {"name": "c"}, "destination": {"pvc": {"claimName": "backups"}}});
         let stored = arena.stored("EtcdSnapshot", spec).await?;
@@ -219,7 +227,12 @@ async fn names_of_the_kinds() -> Result<()> {
             let names =
                 crd.status.and_then(|status| status.accepted_names).context("its names are accepted")?;
             ensure!(names.list_kind == Some(format!("{}List", names.kind)), "{names:?}");
-            ensure!(names.short_names.is_none() && names.categories.is_none(), "{names:?}");
+            let short = match names.kind.as_str() {
+                "EtcdCluster" => Some(vec!["etcdc".to_owned()]),
+                "EtcdMember" => Some(vec!["etcdm".to_owned()]),
+                _ => None,
+            };
+            ensure!(names.short_names == short && names.categories.is_none(), "{names:?}");
         }
         Ok(())
     })
@@ -235,9 +248,9 @@ async fn a_full_status_is_kept() -> Result<()> {
             "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}}]}});
         let status = json!({
             "readyMembers": 1, "brokenMembers": 1, "selector": "a=b", "clusterID": "00000000000000c1", "clusterToken": "t",
-            "authEnabled": true, "progressDeadline": "2026-11-15T20:15:43Z",
+            "version": "3.6.16..3.7.3", "authEnabled": true, "progressDeadline": "2026-11-15T20:15:43Z",
             "observed": {
-                "replicas": 3, "version": "0.0.0", "storage": {"size": "1Gi", "medium": ""},
+                "replicas": 3, "version": "99.0.0", "storage": {"size": "1Gi", "medium": ""},
                 "resources": {"limits": {"cpu": "1"}}, "affinity": affinity, "options": {"snapshotCount": 5},
                 "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
                 "additionalMetadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
@@ -245,6 +258,15 @@ async fn a_full_status_is_kept() -> Result<()> {
             },
             "conditions": [{"type": "Available", "status": "False", "reason": "Paused", "message": "",
                 "lastTransitionTime": "2026-11-15T20:15:43Z", "observedGeneration": 1}]
+        });
+        let written = stored.set_status(&status).await?;
+        ensure!(written.data["status"] == status, "{}", written.data["status"]);
+
+        let spec = json!({"clusterName": "c", "version": "99.0.0", "storage": {}, "initialCluster": "", "clusterToken": "t"});
+        let stored = arena.stored("EtcdMember", spec).await?;
+        let status = json!({
+            "memberID": "00000000000000c1", "clusterID": "00000000000000c2", "podName": "p", "podUID": "u", "isVoter": true,
+            "role": "leader", "replicas": 1, "selector": "a=b", "pvcName": "d", "pvcUID": "v", "version": "3.6.16"
         });
         let written = stored.set_status(&status).await?;
         ensure!(written.data["status"] == status, "{}", written.data["status"]);
