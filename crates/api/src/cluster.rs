@@ -166,7 +166,8 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub selector: Option<String>,
 
-    /// Members on medium Memory that lost their Pod and with it their data.
+    /// Members that can not come back by themselves, because their data or their node is gone or their etcd keeps
+    /// crashing. They are replaced one by one, when the others form a quorum without them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub broken_members: i32,
 
@@ -200,7 +201,8 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_deadline: Option<Time>,
 
-    /// Available, Progressing and Degraded.
+    /// Available (a quorum serves), Progressing (there is work left) and Degraded (not everything runs as it should);
+    /// NoSpace and Corrupt once etcd has raised the alarm of that name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

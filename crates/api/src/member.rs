@@ -90,7 +90,8 @@ pub struct EtcdMemberSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
 
-    /// Always 1: a member is one Pod. It exists for the scale subresource, which disruption budgets ask for.
+    /// Always 1: a member is one Pod. It exists for the scale subresource, which disruption budgets of yours with
+    /// maxUnavailable or a percentage ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1))]
     pub replicas: Option<i32>,
@@ -185,7 +186,7 @@ pub struct EtcdMemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub role: Option<String>,
 
-    /// 1 while there is a Pod, for the scale subresource.
+    /// 1 once the member has had a Pod, for the scale subresource.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replicas: i32,
 
@@ -210,7 +211,7 @@ pub struct EtcdMemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub version: Option<String>,
 
-    /// Ready and VersionDrifted.
+    /// Ready, and VersionDrifted once a version is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
