@@ -51,9 +51,21 @@ pub mod reason {
     pub const UNSUPPORTED: &str = "Unsupported";
 
     pub const MEMBERS_UNHEALTHY: &str = "MembersUnhealthy";
+    /// Everything that was asked for is there, but something around it only a user can put right.
+    pub const BLOCKED: &str = "Blocked";
+    /// Members are of more than one etcd cluster, or of another one than this object's; everything is held.
+    pub const IDENTITY_CONFLICT: &str = "IdentityConflict";
+    /// The spec does not fit the members that were there before it; everything is held.
+    pub const SPEC_CONFLICT: &str = "SpecConflict";
+    /// Members contradict each other in a way that needs two etcd clusters under one name; everything is held.
+    pub const MEMBERS_DISAGREE: &str = "MembersDisagree";
+    /// Something of an earlier cluster of this name is still there, and nothing is formed beside it.
+    pub const WAITING_FOR_LEFTOVERS: &str = "WaitingForLeftovers";
 
     pub const POD_NOT_READY: &str = "PodNotReady";
     pub const DISCOVERING_MEMBER_ID: &str = "DiscoveringMemberID";
+    /// etcd does not list the member any more, or another cluster's etcd answers in its place.
+    pub const NOT_IN_CLUSTER: &str = "NotInCluster";
     pub const POD_READY: &str = "PodReady";
     pub const VERSION_MATCHED: &str = "VersionMatched";
     pub const VERSION_MISMATCH: &str = "VersionMismatch";

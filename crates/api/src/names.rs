@@ -30,6 +30,11 @@ pub fn pvc(member: &str) -> String {
     format!("data-{member}")
 }
 
+/// The member that a PersistentVolumeClaim of ours is named after.
+pub fn member_of_pvc(claim: &str) -> Option<&str> {
+    claim.strip_prefix("data-")
+}
+
 /// cert-manager Certificate of the client plane's server side.
 pub fn server_certificate(cluster: &str) -> String {
     format!("{cluster}-server")

@@ -29,18 +29,48 @@ impl ObservedSpec {
         }
     }
 
-    /// Whether `spec` asks for this target. The storage class is left out: it cannot change.
+    /// Whether `spec` asks for this target.
     pub fn matches(&self, spec: &EtcdClusterSpec) -> bool {
-        self.replicas == spec.replicas()
-            && self.version == spec.version
-            && quantity::equal(&self.storage.size, &spec.storage.size)
-            && self.storage.medium == spec.storage.medium
-            && same_resources(self.resources.as_ref(), spec.resources.as_ref())
-            && same_meaning(&self.affinity, &spec.affinity)
-            && same_meaning(&self.topology_spread_constraints, &spec.topology_spread_constraints)
-            && self.additional_metadata == spec.additional_metadata
-            && self.options == spec.options
-            && self.image_pull_secrets == spec.image_pull_secrets
+        self.changes_to(&Self::from_spec(spec)).is_empty()
+    }
+
+    /// What differs in `other`, field by field, in words: `replicas 3 → 5`. The storage class is left out: it cannot
+    /// change. Destructured, so that a new field can not be forgotten.
+    pub fn changes_to(&self, other: &Self) -> Vec<String> {
+        let Self {
+            replicas,
+            version,
+            storage,
+            resources,
+            affinity,
+            topology_spread_constraints,
+            additional_metadata,
+            options,
+            image_pull_secrets,
+        } = self;
+        let changed = |same: bool, what: &str| (!same).then(|| what.to_owned());
+        let from_to = |what: &str, from: &dyn std::fmt::Display, to: &dyn std::fmt::Display| {
+            format!("{what} {from} → {to}")
+        };
+        [
+            (*replicas != other.replicas).then(|| from_to("replicas", replicas, &other.replicas)),
+            (*version != other.version).then(|| from_to("version", version, &other.version)),
+            (!quantity::equal(&storage.size, &other.storage.size))
+                .then(|| from_to("storage.size", &storage.size.0, &other.storage.size.0)),
+            changed(storage.medium == other.storage.medium, "storage.medium"),
+            changed(same_resources(resources.as_ref(), other.resources.as_ref()), "resources"),
+            changed(same_meaning(affinity, &other.affinity), "affinity"),
+            changed(
+                same_meaning(topology_spread_constraints, &other.topology_spread_constraints),
+                "topologySpreadConstraints",
+            ),
+            changed(*additional_metadata == other.additional_metadata, "additionalMetadata"),
+            changed(*options == other.options, "options"),
+            changed(*image_pull_secrets == other.image_pull_secrets, "imagePullSecrets"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 

@@ -34,6 +34,10 @@ pub enum Error {
     #[error("etcd already has as many learners as it allows")]
     TooManyLearners,
 
+    /// etcd wants to know who is asking, and we have nothing to show.
+    #[error("{member} asks for credentials")]
+    AuthRequired { member: String },
+
     /// Any other answer that is not a success.
     #[error("{member} answered: {message}")]
     Refused { member: String, message: String },
@@ -52,6 +56,11 @@ impl Error {
             Self::Unhealthy
         } else if text.contains("too many learner") {
             Self::TooManyLearners
+        } else if ["user name is empty", "permission denied", "insufficient credentials"]
+            .iter()
+            .any(|t| text.contains(t))
+        {
+            Self::AuthRequired { member: member.to_owned() }
         } else if text.starts_with("etcdserver:") || text.starts_with("etcdserver/") {
             Self::Refused { member: member.to_owned(), message: text.to_owned() }
         } else if matches!(

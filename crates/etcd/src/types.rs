@@ -77,6 +77,8 @@ pub struct Status {
     pub leader: u64,
     pub is_learner: bool,
     pub db_size: i64,
+    /// The term of raft it is in. A term has one leader: two of them in one term are two clusters.
+    pub raft_term: u64,
     pub raft_applied_index: u64,
     /// Alarms and other complaints, such as `NOSPACE`.
     pub errors: Vec<String>,
@@ -113,6 +115,7 @@ mod wire {
                 leader: s.leader,
                 is_learner: s.is_learner,
                 db_size: s.db_size,
+                raft_term: s.raft_term,
                 raft_applied_index: s.raft_applied_index,
                 errors: s.errors,
             }

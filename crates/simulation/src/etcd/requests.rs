@@ -140,6 +140,7 @@ impl Etcds {
             leader: process.leader,
             is_learner: process.is_learner(),
             db_size: 20_480,
+            raft_term: process.data.term,
             raft_applied_index: state.index,
             errors,
         }
