@@ -1,24 +1,27 @@
-//! Act: carries out the actions of a plan, in order, and stops at the first that fails. Every action can be repeated;
-//! "already so" is success.
+//! Act: carries out the actions of a plan. What must be true right before one is looked up live, as its description says;
+//! every action can be repeated, and "already so" is success.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{EtcdCluster, EtcdMember, labels};
+use api::{EtcdMember, labels};
 use etcd::{Endpoint, Etcd};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource, ResourceExt};
-use planner::{Action, ClusterView, Leaving, Release};
+use kube::{Api, Client, Resource};
+use planner::{Action, ClusterView, Contradiction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cache::{Cache, Cached, Key};
 use crate::leader::Mandate;
+use crate::looks::Looks;
 use crate::observe::endpoint;
+use crate::sentence;
 
 /// An API server that needs longer is not going to answer.
 pub const API_LIMIT: Duration = Duration::from_secs(10);
@@ -30,10 +33,10 @@ pub enum Error {
     #[error("{0} has changed in the meantime")]
     Stale(String),
 
-    #[error("{object}: {source}")]
+    #[error("{}", sentence::refusal(object, source))]
     Api { object: String, source: Box<kube::Error> },
 
-    #[error("{0}: the API server did not answer in time")]
+    #[error("{}", sentence::silence(.0))]
     Timeout(String),
 
     #[error("{action}: {source}")]
@@ -46,9 +49,27 @@ pub enum Error {
     Deposed,
 }
 
+impl Error {
+    /// What the API server refused, and why, if it was that: the object and a sentence for its cluster's conditions.
+    pub fn refusal(&self) -> Option<(String, String)> {
+        match self {
+            Self::Api { object, source }
+                if matches!(**source, kube::Error::Api(_)) && !is_terminating(source) =>
+            {
+                Some((object.clone(), self.to_string()))
+            }
+            Self::Refused(why) => {
+                Some((why.split(" is there").next().unwrap_or(why).to_owned(), why.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Writes.
 pub struct Actor {
     pub client: Client,
+    pub looks: Looks,
     pub cache: Arc<Cache>,
     pub etcd: Arc<dyn Etcd>,
     pub mandate: Mandate,
@@ -59,15 +80,18 @@ impl Actor {
         if !self.mandate.holds() {
             return Err(Error::Deposed);
         }
+        for look in action.looks(view) {
+            self.looks.take(&view.namespace, &look).await?;
+        }
         match action {
-            Action::CreateService(service) => {
-                self.confirm_life(view).await?;
-                self.create::<Service>(view, service).await
-            }
+            Action::CreateService(service) => self.create::<Service>(view, service).await,
             Action::RepairService { name, patch } => self.patch::<Service>(view, name, patch).await,
-            Action::CreateBudget(budget) => {
-                self.confirm_life(view).await?;
-                self.create::<PodDisruptionBudget>(view, budget).await
+            Action::AdoptService { name, uid, owners } => {
+                self.patch::<Service>(view, name, &owner_patch(uid, None, owners)).await
+            }
+            Action::CreateBudget(budget) => self.create::<PodDisruptionBudget>(view, budget).await,
+            Action::AdoptBudget { name, uid, owners } => {
+                self.patch::<PodDisruptionBudget>(view, name, &owner_patch(uid, None, owners)).await
             }
             Action::ResizeBudget { name, uid, min_available } => {
                 let spec = json!({ "minAvailable": min_available, "maxUnavailable": null });
@@ -77,9 +101,8 @@ impl Actor {
             Action::DeleteBudget { name, uid } => self.delete::<PodDisruptionBudget>(view, name, uid).await,
             Action::CreateMember(member) => self.create::<EtcdMember>(view, member).await,
             Action::AdoptMember { name, uid, owners } => {
-                let version = resource_version(view, name);
-                let metadata = json!({ "uid": uid, "resourceVersion": version, "ownerReferences": owners });
-                self.patch::<EtcdMember>(view, name, &json!({ "metadata": metadata })).await
+                let patch = owner_patch(uid, resource_version(view, name), owners);
+                self.patch::<EtcdMember>(view, name, &patch).await
             }
             Action::SetDormant { name, uid, dormant } => {
                 // False is written as absent, as in every object of this API.
@@ -92,22 +115,16 @@ impl Actor {
                     json!({ "metadata": { "uid": uid }, "spec": { "initialCluster": initial_cluster } });
                 self.patch::<EtcdMember>(view, name, &patch).await
             }
-            Action::DeleteMember { name, uid, because } => {
-                if matches!(because, Leaving::Broken(_)) {
-                    self.confirm_loss(view, name).await?;
-                }
-                self.delete::<EtcdMember>(view, name, uid).await
-            }
+            Action::DeleteMember { name, uid, .. } => self.delete::<EtcdMember>(view, name, uid).await,
             Action::GuardMember { name, uid, finalizers } => {
                 self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
             }
-            Action::ReleaseMember { name, uid, finalizers, because } => {
-                self.confirm(view, because).await?;
+            Action::ReleaseMember { name, uid, finalizers, .. } => {
                 self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
             }
             Action::CreateVolume(claim) => self.create::<PersistentVolumeClaim>(view, claim).await,
             Action::CreatePod(pod) => self.create::<Pod>(view, pod).await,
-            Action::DeletePod { name, uid } => self.delete::<Pod>(view, name, uid).await,
+            Action::DeletePod { name, uid, .. } => self.delete::<Pod>(view, name, uid).await,
             Action::LabelPod { name, uid, voter } => {
                 let role = voter.then_some(labels::VOTER);
                 let patch = json!({ "metadata": { "uid": uid, "labels": { labels::ROLE: role } } });
@@ -154,8 +171,7 @@ impl Actor {
                 let done = self.etcd.persist(&speaker(view)?).await;
                 done.map_err(failed("writing the membership down"))
             }
-            Action::RemoveOrphan { member, id } => {
-                self.confirm_absent(view, member).await?;
+            Action::RemoveOrphan { id, .. } => {
                 let done = self.etcd.remove(&speaker(view)?, *id).await;
                 done.map_err(failed("removing an orphan"))
             }
@@ -187,25 +203,25 @@ impl Actor {
         }
     }
 
-    /// Why an object of that name is there although the cache does not have it: the cache may lag, or the object does
-    /// not carry our label, because it belongs to somebody else (T21) or because somebody took it off.
+    /// Why an object of that name is there although the cache does not have it. If only its labels are wrong, they are
+    /// put back.
     async fn explain<K>(&self, view: &ClusterView, object: &K, what: String) -> Error
     where
         K: Cached + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + std::fmt::Debug,
     {
         let name = object.meta().name.as_deref().unwrap_or_default();
-        match limited(&what, self.api::<K>(view).get_metadata_opt(name)).await {
-            Ok(Some(found))
-                if planner::controller_uid(&found.metadata) != planner::controller_uid(object.meta()) =>
-            {
-                Error::Refused(format!("{what} exists and belongs to somebody else; delete or rename it"))
+        let found = match limited(&what, self.api::<K>(view).get_metadata_opt(name)).await {
+            Ok(Some(found)) => json!({ "metadata": found.metadata }),
+            Ok(None) => return Error::Stale(what),
+            Err(error) => return error,
+        };
+        match planner::occupied(&what, object.meta(), &found) {
+            Contradiction::Stale(what) => Error::Stale(what),
+            Contradiction::Refused(why) => Error::Refused(why),
+            Contradiction::Unlabelled { uid, labels } => {
+                let patch = json!({ "metadata": { "uid": uid, "labels": labels } });
+                self.patch::<K>(view, name, &patch).await.err().unwrap_or(Error::Stale(what))
             }
-            Ok(Some(found)) if !found.labels().contains_key(labels::CLUSTER) => Error::Refused(format!(
-                "{what} is there, but without the label {}; put it back",
-                labels::CLUSTER
-            )),
-            Ok(_) => Error::Stale(what),
-            Err(error) => error,
         }
     }
 
@@ -257,83 +273,15 @@ impl Actor {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// A last, live look before a member is given up because its Pod or volume is not there: one that has merely lost its
-    /// label is not in the cache, and holds the data all the same.
-    async fn confirm_loss(&self, view: &ClusterView, name: &str) -> Result<(), Error> {
-        let Some(member) = view.members.iter().find(|m| m.name() == name) else { return Ok(()) };
-        let (what, live) = if member.is_memory() && member.pod.is_none() {
-            let what = format!("Pod {name}");
-            let live = limited(&what, self.api::<Pod>(view).get_metadata_opt(name)).await?;
-            (what, live.map(|p| p.metadata))
-        } else if !member.is_memory() && member.volume.is_none() {
-            let claim = api::names::pvc(name);
-            let what = format!("PersistentVolumeClaim {claim}");
-            let live =
-                limited(&what, self.api::<PersistentVolumeClaim>(view).get_metadata_opt(&claim)).await?;
-            (what, live.map(|p| p.metadata))
-        } else {
-            return Ok(());
-        };
-        match live {
-            Some(live) if planner::controller_uid(&live) == Some(member.uid()) => Err(Error::Refused(
-                format!("{what} is there, but without the label {}; put it back", labels::CLUSTER),
-            )),
-            _ => Ok(()),
-        }
+/// Makes the cluster an owner. With a version, only if the object has not changed since it was read.
+fn owner_patch(uid: &str, version: Option<String>, owners: &[OwnerReference]) -> Value {
+    let mut metadata = json!({ "uid": uid, "ownerReferences": owners });
+    if let Some(version) = version {
+        metadata["resourceVersion"] = json!(version);
     }
-
-    /// A last, live look before a row of etcd's list is taken for an orphan: a cache can be wrong about absence.
-    async fn confirm_absent(&self, view: &ClusterView, member: &str) -> Result<(), Error> {
-        let what = format!("EtcdMember {member}");
-        let call = self.api::<EtcdMember>(view);
-        match limited(&what, call.get_metadata_opt(member)).await? {
-            Some(_) => Err(Error::Stale(what)),
-            None => Ok(()),
-        }
-    }
-
-    /// A last, live look before something is made again for a cluster that had it already: when a cluster is deleted, the
-    /// end of its Services can be seen before its own (H20).
-    async fn confirm_life(&self, view: &ClusterView) -> Result<(), Error> {
-        let Some(cluster) =
-            view.living_cluster().filter(|c| c.status.as_ref().is_some_and(|s| s.cluster_id.is_some()))
-        else {
-            return Ok(());
-        };
-        let what = describe(cluster);
-        let live = limited(&what, self.api::<EtcdCluster>(view).get_metadata_opt(&view.name)).await?;
-        let same = live.is_some_and(|c| {
-            c.metadata.uid == cluster.metadata.uid && c.metadata.deletion_timestamp.is_none()
-        });
-        if same { Ok(()) } else { Err(Error::Stale(what)) }
-    }
-
-    /// A last, live look before a finalizer goes because the cluster is gone or has never formed: a cache can be wrong
-    /// about what is not there.
-    async fn confirm(&self, view: &ClusterView, because: &Release) -> Result<(), Error> {
-        let what = format!("EtcdCluster {}", view.name);
-        let clusters = self.api::<EtcdCluster>(view);
-        let holds = match because {
-            Release::OutOfEtcd => return Ok(()),
-            Release::ClusterDeleted { cluster, uid } => {
-                // Metadata is enough, and readable even where the spec is not.
-                let live = limited(&what, clusters.get_metadata_opt(cluster)).await?;
-                // A member without an owner belongs to any cluster of its name.
-                live.is_none_or(|c| {
-                    (uid.is_some() && c.metadata.uid != *uid) || c.metadata.deletion_timestamp.is_some()
-                })
-            }
-            Release::NeverFormed => {
-                let uid = view.cluster.as_ref().and_then(|c| c.metadata.uid.as_ref());
-                let live = limited(&what, clusters.get_opt(&view.name)).await?;
-                live.is_some_and(|c| {
-                    c.metadata.uid.as_ref() == uid && c.status.is_none_or(|s| s.cluster_id.is_none())
-                })
-            }
-        };
-        if holds { Ok(()) } else { Err(Error::Stale(what)) }
-    }
+    json!({ "metadata": metadata })
 }
 
 fn key_of(view: &ClusterView) -> Key {

@@ -11,10 +11,12 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use planner::{ClusterView, EtcdView, MemberView, Seen, Settings};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use planner::{ClusterView, MemberView, Seen, Settings, Stray};
 
 use crate::ambient::Ambient;
-use crate::cache::{Cache, Entry, Key};
+use crate::cache::{Entry, Key};
+use crate::stranded::Strandings;
 
 /// How long a list is waited for from members that are too few to have one. What we know of the voters may be old, so
 /// they are asked all the same; but a lost quorum has to be told within a second.
@@ -22,8 +24,8 @@ const HASTE: Duration = Duration::from_millis(300);
 
 /// Reads.
 pub struct Observer {
-    pub cache: Arc<Cache>,
     pub etcd: Arc<dyn Etcd>,
+    pub strandings: Strandings,
     pub settings: Settings,
     pub ambient: Arc<dyn Ambient>,
 }
@@ -35,6 +37,7 @@ impl Observer {
         if view.living_cluster().is_some_and(speaks_plaintext) {
             self.ask_etcd(&mut view).await;
         }
+        self.strandings.look(&mut view).await;
         view
     }
 
@@ -133,19 +136,29 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
         member,
         pod: entry.pods.remove(&name),
         volume: entry.volumes.remove(&names::pvc(&name)),
-        etcd: None,
+        ..MemberView::default()
     };
+    let members = entry.members.into_iter().map(with_belongings).collect();
+    // What is left over belongs to nobody here.
+    let stray = |kind, metadata: &ObjectMeta| Stray {
+        kind,
+        name: metadata.name.clone().unwrap_or_default(),
+        leaving: metadata.deletion_timestamp.is_some(),
+    };
+    let pods = entry.pods.values().map(|p| stray("Pod", &p.metadata));
+    let claims = entry.volumes.values().map(|v| stray("PersistentVolumeClaim", &v.metadata));
     ClusterView {
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         cluster: entry.clusters.remove(&key.name),
-        members: entry.members.into_iter().map(with_belongings).collect(),
+        strays: pods.chain(claims).collect(),
+        members,
         headless_service: entry.services.remove(&names::headless_service(&key.name)),
         client_service: entry.services.remove(&names::client_service(&key.name)),
         budget: entry.budgets.remove(&names::budget(&key.name)),
-        etcd: EtcdView::default(),
         settings,
         entropy,
+        ..ClusterView::default()
     }
 }
 
@@ -237,6 +250,7 @@ mod tests {
             leader,
             is_learner,
             db_size: 0,
+            raft_term: 1,
             raft_applied_index: 1,
             errors: vec![],
         })

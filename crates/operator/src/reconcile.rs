@@ -1,11 +1,11 @@
 //! One pass over one cluster: observe, plan, act, report, and when to come back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use planner::Next;
+use planner::{Action, ClusterView, Next, Plan, Restraint, Watchman};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -21,6 +21,8 @@ const AT_REST: Duration = Duration::from_secs(30);
 /// less than the last pass took: a cluster whose etcd is silent must not keep a worker busy (T16).
 const SOON: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(5);
 const RETRY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
+/// So many passes with failures in them follow each other at once, as long as something else gets done in each.
+const FOLLOWED: u32 = 20;
 /// Longer than that no step keeps its words to itself.
 const UNTOLD: Duration = Duration::from_secs(1);
 
@@ -32,6 +34,8 @@ pub struct Reconciler {
     pub reporter: Reporter,
     pub metrics: Arc<Metrics>,
     pub memory: Mutex<HashMap<Key, Memory>>,
+    /// A clock that only goes forward.
+    pub started: Instant,
 }
 
 /// What is remembered of a cluster between two passes: how patient to be, and when its quorum was last seen. Losing it
@@ -47,6 +51,12 @@ pub struct Memory {
     untold_since: Option<Instant>,
     waiting_for: Option<String>,
     complaint: Option<String>,
+    /// For how long what is seen has been seen.
+    watchman: Watchman,
+    /// What was done again and again.
+    restraint: Restraint,
+    /// What the API server refused, by object, when it was last tried.
+    refused: BTreeMap<String, String>,
 }
 
 impl Reconciler {
@@ -73,6 +83,8 @@ impl Reconciler {
             memory.confirmed = Some(Instant::now());
         }
         view.etcd.confirmed_ago = memory.confirmed.and_then(|at| at.elapsed().try_into().ok());
+        memory.watchman.look(&mut view, self.started.elapsed());
+        view.refused.clone_from(&memory.refused);
         let plan = planner::plan(&view, self.observer.ambient.now());
         if plan.waiting_for != memory.waiting_for {
             if let Some(what) = &plan.waiting_for {
@@ -87,27 +99,10 @@ impl Reconciler {
             memory.complaint.clone_from(&plan.complaint);
         }
 
-        let mut failure = None;
-        let mut outcome = Outcome::default();
-        for action in &plan.actions {
-            match self.actor.carry_out(&view, action).await {
-                Ok(()) => {
-                    outcome.progressed = true;
-                    self.reporter.done(key, &view, action);
-                }
-                Err(error) => {
-                    self.reporter.failed(key, &view, &error);
-                    if action.is_optional() {
-                        outcome.left_out = true;
-                    } else {
-                        failure = Some(error);
-                        break;
-                    }
-                }
-            }
-        }
+        let (outcome, failed) = self.carry_out(key, &view, &plan, &mut memory).await;
+        let mut failure = failed.into_iter().map(|(_, error)| error).next();
         // Also after a failed action: what was seen has to be told.
-        let is_followed = failure.is_none() && outcome.progressed && !outcome.left_out;
+        let is_followed = failure.is_none() && outcome.progressed && outcome.held_back.is_none();
         let can_wait = is_followed && !plan.has_news(&view) && memory.may_tell_later(began);
         if !can_wait {
             memory.untold_since = None;
@@ -124,6 +119,49 @@ impl Reconciler {
         Some(again)
     }
 
+    /// Takes the steps of a plan in order, and leaves out what waits for one that failed (T32).
+    async fn carry_out<'p>(
+        &self,
+        key: &Key,
+        view: &ClusterView,
+        plan: &'p Plan,
+        memory: &mut Memory,
+    ) -> (Outcome, Vec<(&'p Action, Error)>) {
+        let mut outcome = Outcome::default();
+        let mut failed: Vec<(&Action, Error)> = vec![];
+        let mut held: Vec<&Action> = vec![];
+        memory.refused.clear();
+        for action in &plan.actions {
+            if failed.iter().any(|(earlier, _)| action.waits_for(earlier))
+                || held.iter().any(|e| action.waits_for(e))
+            {
+                continue;
+            }
+            if let Some(pause) = memory.restraint.holds_back(action, self.started.elapsed()) {
+                outcome.held_back = Some(outcome.held_back.map_or(pause, |known| known.min(pause)));
+                held.push(action);
+                continue;
+            }
+            match self.actor.carry_out(view, action).await {
+                Ok(()) => {
+                    outcome.progressed = true;
+                    self.reporter.done(key, view, action);
+                    if let Some(about) = memory.restraint.done(action, self.started.elapsed()) {
+                        self.reporter.complain(key, view, &about);
+                    }
+                }
+                Err(error) => {
+                    self.reporter.failed(key, view, &error);
+                    if let Some((object, why)) = error.refusal() {
+                        memory.refused.insert(object, why);
+                    }
+                    failed.push((action, error));
+                }
+            }
+        }
+        (outcome, failed)
+    }
+
     fn memory(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,8 +172,8 @@ impl Reconciler {
 struct Outcome {
     /// Something was done, so there may be something to do next.
     progressed: bool,
-    /// Something optional could not be done.
-    left_out: bool,
+    /// Something is not done again so soon; how long it has to wait.
+    held_back: Option<Duration>,
 }
 
 impl Memory {
@@ -154,27 +192,34 @@ impl Memory {
     ) -> Duration {
         let retry = retry_after(self.failures, chance);
         if let Some(error) = failure {
-            let again = retry;
             self.failures += 1;
+            // What was done is followed at once; what failed is tried again in its own time.
+            if outcome.progressed && self.failures <= FOLLOWED {
+                return Duration::ZERO;
+            }
             // Somebody else changed the object: the event of that change is on its way, this is only the net below it.
-            return if matches!(error, Error::Stale(_)) { again.min(Duration::from_secs(1)) } else { again };
+            return if matches!(error, Error::Stale(_)) { retry.min(Duration::from_secs(1)) } else { retry };
         }
-        self.failures = if outcome.left_out { self.failures + 1 } else { 0 };
+        self.failures = 0;
         if next != Next::Soon || outcome.progressed {
             self.polling_since = None;
         }
-        match next {
+        let again = match next {
             // Whatever was done is visible at once, so the next step can be taken at once.
             _ if outcome.progressed => Duration::ZERO,
-            Next::Now if outcome.left_out => retry,
             Next::Now => Duration::ZERO,
             Next::Soon => {
                 let waited = self.polling_since.get_or_insert(began).elapsed();
                 let again = (waited / 10).max(began.elapsed()).clamp(*SOON.start(), *SOON.end());
                 jittered(again, chance)
             }
-            Next::AtRest if outcome.left_out => retry,
             Next::AtRest => jittered(AT_REST, chance),
+        };
+        match outcome.held_back {
+            // Not before it may be done again, or it would only be looked at; and not much later.
+            Some(pause) if next == Next::Now => pause,
+            Some(pause) => again.min(pause),
+            None => again,
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use api::conditions::reason;
 use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
 use kube::core::object::HasStatus;
 use kube::{Api, Client, Resource};
-use planner::{Action, ClusterView, Plan};
+use planner::{Action, ClusterView, MemberView, Plan};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::{info, warn};
@@ -17,45 +17,60 @@ use tracing::{info, warn};
 use crate::act::{Error, is_reason, is_terminating, limited};
 use crate::cache::{Cache, Cached, Key};
 use crate::events::{Announcer, News, Tone};
+use crate::leader::Mandate;
+use crate::looks::Looks;
 
 /// Tells.
 pub struct Reporter {
     pub client: Client,
+    pub looks: Looks,
     pub cache: Arc<Cache>,
     pub announcer: Announcer,
+    /// Statuses, too, are written only by who leads (T36).
+    pub mandate: Mandate,
 }
 
 impl Reporter {
-    /// Brings the statuses of the cluster and its members up to date.
+    /// Brings the statuses of the cluster and its members up to date. One that can not be written keeps none of the others
+    /// (T32), except that the id of a cluster is on record after its members (T7).
     pub async fn report(&self, view: &ClusterView, plan: &Plan) -> Result<(), Error> {
+        if !self.mandate.holds() {
+            return Err(Error::Deposed);
+        }
+        let mut failure = None;
         for member in &view.members {
-            if let Some(status) = plan.member_statuses.get(member.name()) {
-                if let Some(claim) = planner::claim_to_confirm(member, status) {
-                    self.confirm_claim(&view.namespace, member.name(), claim).await?;
-                }
-                self.write_status(&view.namespace, &member.member, status).await?;
+            if let Some(status) = plan.member_statuses.get(member.name())
+                && let Err(error) = self.report_member(view, member, status).await
+            {
+                failure.get_or_insert(error);
             }
         }
         if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status) {
-            self.write_status(&view.namespace, cluster, status).await?;
-            self.announce_flips(view, status);
-            self.announce_target(view, status);
+            let id = cluster.status.as_ref().and_then(|s| s.cluster_id.as_ref());
+            let waits = failure.is_some() && id != status.cluster_id.as_ref();
+            if !waits {
+                for look in planner::looks_before_loss(view, status) {
+                    self.looks.take(&view.namespace, &look).await?;
+                }
+                self.write_status(&view.namespace, cluster, status).await?;
+                self.announce_flips(view, status);
+                self.announce_target(view, status);
+            }
         }
         self.announce_drift(view, plan);
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
-    /// A last, live look before a member goes on record together with its claim: the cache may be late.
-    async fn confirm_claim(&self, namespace: &str, member: &str, uid: &str) -> Result<(), Error> {
-        let name = api::names::pvc(member);
-        let what = format!("PersistentVolumeClaim {name}");
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
-        let live = limited(&what, claims.get_metadata_opt(&name)).await?;
-        if live.is_some_and(|c| c.metadata.uid.as_deref() == Some(uid)) {
-            Ok(())
-        } else {
-            Err(Error::Stale(what))
+    async fn report_member(
+        &self,
+        view: &ClusterView,
+        member: &MemberView,
+        status: &EtcdMemberStatus,
+    ) -> Result<(), Error> {
+        if let Some(look) = planner::look_before_record(member, status) {
+            self.looks.take(&view.namespace, &look).await?;
         }
+        self.write_status(&view.namespace, &member.member, status).await
     }
 
     /// Writes a status that differs from the one seen. An action of this pass may have changed the rest of the object

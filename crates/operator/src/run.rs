@@ -20,11 +20,13 @@ use crate::cache::{Cache, Key};
 use crate::events::Announcer;
 use crate::http;
 use crate::leader::{Candidate, Mandate};
+use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::reconcile::Reconciler;
 use crate::report::Reporter;
+use crate::stranded::Strandings;
 use crate::watch::{Pending, SILENCE, Watches};
 
 /// Passes under way get this long to end before the process does.
@@ -123,16 +125,29 @@ fn reconciler(
     let announcer = Announcer::new(client.clone(), instance);
     Reconciler {
         observer: Observer {
-            cache: cache.clone(),
+            strandings: Strandings::new(client.clone()),
             etcd: etcd.clone(),
             settings: args.settings(),
             ambient: Arc::new(Real),
         },
-        actor: Actor { client: client.clone(), cache: cache.clone(), etcd, mandate },
-        reporter: Reporter { client: client.clone(), cache: cache.clone(), announcer },
+        actor: Actor {
+            client: client.clone(),
+            looks: Looks { client: client.clone() },
+            cache: cache.clone(),
+            etcd,
+            mandate: mandate.clone(),
+        },
+        reporter: Reporter {
+            client: client.clone(),
+            looks: Looks { client: client.clone() },
+            cache: cache.clone(),
+            announcer,
+            mandate,
+        },
         cache,
         metrics,
         memory: Mutex::new(HashMap::new()),
+        started: tokio::time::Instant::now(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use api::EtcdMember;
+use api::{EtcdMember, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -28,6 +28,17 @@ pub enum Action {
     DeleteBudget {
         name: String,
         uid: String,
+    },
+    /// Makes the cluster the owner of a Service or budget of ours that has none.
+    AdoptService {
+        name: String,
+        uid: String,
+        owners: Vec<OwnerReference>,
+    },
+    AdoptBudget {
+        name: String,
+        uid: String,
+        owners: Vec<OwnerReference>,
     },
     CreateMember(Box<EtcdMember>),
     /// Makes the cluster the owner of a member that was adopted without one.
@@ -72,6 +83,7 @@ pub enum Action {
     DeletePod {
         name: String,
         uid: String,
+        because: Ending,
     },
     /// Sets or removes the role label by which Services and budgets select voters.
     LabelPod {
@@ -121,9 +133,52 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// There are more members than wanted.
-    Surplus,
-    /// It can not come back with its data; the text says what happened.
-    Broken(String),
+    Surplus { wanted: i32 },
+    /// It can not come back with its data.
+    Broken(Loss),
+    /// It has never joined, and the spec it was made from has changed.
+    Outdated,
+}
+
+/// What is wrong with a member that can not come back by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its data was in memory, and the Pod that held it is gone or has ended.
+    Pod,
+    /// Its claim is gone.
+    Volume,
+    /// Its claim is another one than it joined with.
+    OtherVolume,
+    /// Its etcd dies whenever it is started.
+    CrashLoop { restarts: i32 },
+    /// Its Pod does not end: the node does not answer.
+    StuckPod,
+    /// Its volume is on nodes that are gone.
+    NoNode,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod => f.write_str("lost its Pod, and with it its memory-backed data"),
+            Self::Volume => f.write_str("lost its volume"),
+            Self::OtherVolume => f.write_str("has another volume than the one it joined with"),
+            Self::CrashLoop { restarts } => write!(f, "is persistently crash-looping ({restarts} restarts)"),
+            Self::StuckPod => f.write_str("has a Pod that does not end, its node seems gone"),
+            Self::NoNode => f.write_str("has its volume on nodes that are gone or take no Pods"),
+        }
+    }
+}
+
+/// Why a Pod is ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has ended by itself and will not run again (T4).
+    Ended,
+    /// Its member (this UID) is paused.
+    Paused { member: String },
+    /// Its member (this UID) has never joined, and was told to join a list that has changed since (T13).
+    Overtaken { member: String },
 }
 
 /// Why a member may go.
@@ -144,7 +199,7 @@ impl Action {
         Some(match self {
             Self::CreateMember(_) => "MemberCreated",
             Self::AdoptMember { .. } => "MemberAdopted",
-            Self::DeleteMember { because: Leaving::Surplus, .. } => "ScalingDown",
+            Self::DeleteMember { because: Leaving::Surplus { .. }, .. } => "ScalingDown",
             Self::DeleteMember { .. } => "ReplacingMember",
             Self::SetDormant { dormant: true, .. } => "Paused",
             Self::SetDormant { .. } => "Resumed",
@@ -158,36 +213,62 @@ impl Action {
         })
     }
 
-    /// The member the step is about, for Events.
+    /// The member the step is about.
     pub fn member(&self) -> Option<&str> {
         match self {
             Self::CreateMember(member) => member.metadata.name.as_deref(),
+            Self::CreatePod(pod) => pod.metadata.name.as_deref(),
+            Self::CreateVolume(claim) => claim.metadata.name.as_deref().and_then(names::member_of_pvc),
             Self::AdoptMember { name, .. }
+            | Self::WireMember { name, .. }
             | Self::DeleteMember { name, .. }
             | Self::SetDormant { name, .. }
-            | Self::DeletePod { name, .. } => Some(name),
+            | Self::GuardMember { name, .. }
+            | Self::ReleaseMember { name, .. }
+            | Self::DeletePod { name, .. }
+            | Self::LabelPod { name, .. }
+            | Self::SettlePod { name, .. } => Some(name),
             Self::AddLearner { member, .. }
             | Self::Promote { member, .. }
             | Self::RemoveFromEtcd { member, .. }
             | Self::RemoveOrphan { member, .. } => Some(member),
-            _ => None,
+            Self::CreateService(_)
+            | Self::RepairService { .. }
+            | Self::AdoptService { .. }
+            | Self::CreateBudget(_)
+            | Self::ResizeBudget { .. }
+            | Self::DeleteBudget { .. }
+            | Self::AdoptBudget { .. }
+            | Self::MoveLeader { .. }
+            | Self::PersistMembership => None,
         }
     }
 
-    /// Whether the rest of the plan goes on when this step fails: the cluster can do without it for a while. Without the
-    /// headless Service members do not find each other, so that one is not optional. What etcd refuses is optional,
-    /// because it may refuse until a silent voter is back, whose Pod the rest of the plan makes.
-    pub fn is_optional(&self) -> bool {
-        match self {
-            Self::CreateService(service) => service.spec.as_ref().is_none_or(|s| s.cluster_ip.is_none()),
-            Self::CreateBudget(_) | Self::ResizeBudget { .. } | Self::DeleteBudget { .. } => true,
-            Self::MoveLeader { .. }
-            | Self::AddLearner { .. }
-            | Self::Promote { .. }
-            | Self::RemoveFromEtcd { .. }
-            | Self::RemoveOrphan { .. } => true,
+    /// Whether the step has to be left out because that one failed. Steps of different members do not wait for each other
+    /// (T32): a claim that one member is refused must not keep the Pod of another from being made again. Nobody is let go
+    /// whose removal is not on disk, and without the headless Service there is no first member.
+    pub fn waits_for(&self, failed: &Self) -> bool {
+        if self.member().is_some() && self.member() == failed.member() {
+            return true;
+        }
+        match failed {
+            Self::PersistMembership => matches!(self, Self::ReleaseMember { .. }),
+            Self::CreateService(service) => {
+                let headless = service.spec.as_ref().is_some_and(|s| s.cluster_ip.is_some());
+                headless && matches!(self, Self::CreateMember(_))
+            }
+            Self::RemoveOrphan { .. } | Self::RemoveFromEtcd { .. } => {
+                matches!(self, Self::PersistMembership)
+            }
             _ => false,
         }
+    }
+
+    /// What makes a step the same as an earlier one, whatever UID its object has by now; `None` for steps that are
+    /// ordinary however often they are taken.
+    pub fn deed(&self) -> Option<String> {
+        let ordinary = matches!(self, Self::PersistMembership | Self::MoveLeader { .. });
+        (!ordinary).then(|| self.to_string())
     }
 }
 
@@ -208,10 +289,12 @@ impl fmt::Display for Action {
             }
             Self::CreateMember(m) => write!(f, "scaling up: created member {}", name(&m.metadata)),
             Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
+            Self::AdoptService { name, .. } => write!(f, "adopted Service {name}"),
+            Self::AdoptBudget { name, .. } => write!(f, "adopted PodDisruptionBudget {name}"),
             Self::WireMember { name, .. } => {
                 write!(f, "completing pending scale-up member {name}: it knows whom to join")
             }
-            Self::DeleteMember { name, because: Leaving::Surplus, .. } => {
+            Self::DeleteMember { name, because: Leaving::Surplus { .. }, .. } => {
                 write!(f, "scaling down: member {name} leaves")
             }
             Self::DeleteMember { name, because: Leaving::Broken(why), .. } => {
@@ -220,18 +303,23 @@ impl fmt::Display for Action {
                     "member {name} {why} while the rest of the cluster is healthy; deleting it for replacement"
                 )
             }
+            Self::DeleteMember { name, because: Leaving::Outdated, .. } => {
+                write!(f, "member {name} has never joined and is made anew from the changed spec")
+            }
             Self::SetDormant { name, dormant: true, .. } => {
-                write!(f, "member {name} goes to sleep, its volume stays")
+                write!(f, "paused member {name}, its volume stays")
             }
             Self::SetDormant { name, .. } => write!(f, "waking dormant member {name}"),
             Self::GuardMember { name, .. } => write!(f, "member {name} has its cleanup finalizer"),
-            Self::ReleaseMember { name, .. } => write!(f, "member {name} may go"),
+            Self::ReleaseMember { name, .. } => write!(f, "released member {name}: its finalizer is removed"),
             Self::CreateVolume(v) => write!(f, "created PersistentVolumeClaim {}", name(&v.metadata)),
             Self::CreatePod(p) => write!(f, "created Pod {}", name(&p.metadata)),
             Self::DeletePod { name, .. } => write!(f, "deleted Pod {name}"),
             Self::LabelPod { name, voter: true, .. } => write!(f, "Pod {name} is labelled as a voter"),
             Self::LabelPod { name, .. } => write!(f, "Pod {name} is no longer labelled as a voter"),
-            Self::SettlePod { name, .. } => write!(f, "Pod {name} will not start anew without its data"),
+            Self::SettlePod { name, .. } => {
+                write!(f, "Pod {name} is told to start as an existing member from now on")
+            }
             Self::AddLearner { member, .. } => write!(f, "added member {member} as learner"),
             Self::Promote { member, .. } => write!(f, "promoted learner {member}"),
             Self::MoveLeader { from, to, .. } => write!(f, "moved leadership from {from} to {to}"),

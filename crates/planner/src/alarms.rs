@@ -25,7 +25,7 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 }
 
 /// Every member reports the alarms of all, as `memberID:… alarm:NOSPACE`.
-fn is_raised(scene: &Scene<'_>, alarm: &str) -> bool {
+pub(crate) fn is_raised(scene: &Scene<'_>, alarm: &str) -> bool {
     let wanted = format!("alarm:{alarm}");
     let mut complaints = scene.members.iter().filter_map(|m| m.serving()).flat_map(|s| &s.errors);
     complaints.any(|text| text.split_whitespace().any(|word| word == wanted))

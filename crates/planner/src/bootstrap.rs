@@ -1,17 +1,20 @@
 //! The first member. Whatever the number of replicas, exactly one seed forms the cluster; all others join it. A cluster
 //! is formed once: after its id is known nothing here acts again.
 
-use api::conditions::{self, reason};
 use api::{EtcdClusterStatus, ids};
 
 use crate::healing::lost_data;
-use crate::view::{MemberView, Scene};
-use crate::{Action, Leaving, Next, Plan, joiner};
+use crate::view::{Assessed, Scene, controller_uid};
+use crate::{Action, Leaving, Next, Plan, joiner, network, outdated};
 
 /// Makes the seed, or finishes one that was left half-made.
 pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.target().replicas == 0 {
         plan.wait_for("cluster declared paused from the start; not bootstrapping");
+        return;
+    }
+    if let Some(why) = obstacle(scene) {
+        plan.wait_for(why);
         return;
     }
     let Some(seed) = scene.members.iter().find(|m| m.member.spec.bootstrap) else {
@@ -28,13 +31,14 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     };
     if seed.is_deleting() {
         plan.wait_for("the bootstrap member is being deleted");
-    } else if let Some(why) = lost_data(seed) {
+    } else if let Some(loss) = lost_data(seed) {
         // It can not form what it has lost, and nobody else has a copy: another seed begins anew.
         plan.act(Action::DeleteMember {
             name: seed.name().to_owned(),
             uid: seed.uid().to_owned(),
-            because: Leaving::Broken(why.to_owned()),
+            because: Leaving::Broken(loss),
         });
+    } else if outdated::remake_seed(scene, seed, plan) {
     } else if seed.is_pending() {
         let initial_cluster = format!("{}={}", seed.name(), seed.peer_url());
         plan.act(Action::WireMember { name: seed.name().into(), uid: seed.uid().into(), initial_cluster });
@@ -46,47 +50,72 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// Says so before a seed is let go whose etcd has answered once. The record that it has formed may still be on its way:
-/// it rests on the version of the cluster object that this replaces, so it can no longer arrive.
-pub(crate) fn announce_end(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
-    if status.cluster_id.is_some() {
-        return;
+/// What stands in the way of a first member: anything of this cluster's name that may hold data, or a Service of somebody
+/// else under the name that its members need (T25). Something that is going is waited for.
+pub(crate) fn obstacle(scene: &Scene<'_>) -> Option<String> {
+    if scene.is_formed() || !scene.members.is_empty() || scene.target().replicas == 0 {
+        return None;
     }
-    let Some(seed) = scene.members.iter().find(|m| m.is_deleting() && m.has_joined()) else { return };
-    let message = end_of(seed);
-    match status.conditions.iter_mut().find(|c| c.type_ == conditions::AVAILABLE) {
-        Some(available) => available.message = message,
-        None => {
-            scene.set_condition(status, conditions::AVAILABLE, false, reason::CLUSTER_UNREACHABLE, &message);
-        }
+    if let Some(member) = scene.outsiders().next() {
+        let name = member.name();
+        let owner = controller_uid(&member.member.metadata);
+        return Some(match owner {
+            _ if member.is_deleting() => {
+                format!("waiting for EtcdMember {name} of an earlier cluster of this name to be gone")
+            }
+            Some(uid) => format!(
+                "EtcdMember {name} of an earlier cluster of this name (UID {uid}) exists and may hold its data; no cluster is \
+                 formed beside it"
+            ),
+            None => format!(
+                "EtcdMember {name} names this cluster, but does not fit it; no cluster is formed beside it"
+            ),
+        });
     }
+    if let Some(stray) = scene.view.strays.first() {
+        let what = format!("{} {}", stray.kind, stray.name);
+        return Some(if stray.leaving {
+            format!("waiting for {what} of an earlier cluster of this name to be gone")
+        } else {
+            format!(
+                "{what} carries the label of this cluster and may hold its data; no cluster is formed beside it. \
+                     Delete it if it is not needed, or take the label off"
+            )
+        });
+    }
+    network::foreign_headless(scene)
 }
 
-/// Whether a member of a cluster that is not known to have formed may be let go.
-pub(crate) fn may_go(scene: &Scene<'_>, member: &MemberView) -> bool {
-    let stored = scene.cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let announced =
-        || conditions::find(stored, conditions::AVAILABLE).is_some_and(|c| c.message == end_of(member));
-    !member.has_joined() || announced()
-}
-
-/// Names and UIDs: the next seed has the same name.
-fn end_of(member: &MemberView) -> String {
-    format!("bootstrap member {} (UID {}) is let go, another one begins anew", member.name(), member.uid())
-}
-
-/// Latches the id of the cluster that the seed formed. Only an answer that names exactly the seed counts (H13).
+/// Latches the id of the etcd cluster: from what the members have on record, or from what etcd says.
 pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     if status.cluster_id.is_some() {
         return;
     }
-    let Some(list) = scene.membership() else { return };
-    let [only] = list.members.as_slice() else { return };
-    // Also a seed that is to leave: if it has formed a cluster, it holds the only copy of what was written to it. The
-    // cluster is on record after its seed (T7): a seed that is not may be begun anew.
-    let seed =
-        scene.members.iter().find(|m| m.member.spec.bootstrap && only.peer_urls.contains(&m.peer_url()));
-    if seed.is_some_and(|s| s.status.member_id.is_some()) && list.cluster_id != 0 {
+    if let Some(recorded) = &scene.identity.cluster_id {
+        status.cluster_id = Some(recorded.clone());
+        return;
+    }
+    let Some(list) = scene.membership().filter(|list| list.cluster_id != 0) else { return };
+    let named = if scene.members.iter().any(|m| m.has_joined()) {
+        // T26: the record was lost. Whoever is on record as having joined is on the list under its id and its address, and
+        // nobody who serves names another cluster.
+        let row = |m: &Assessed<'_>| {
+            list.members.iter().any(|row| {
+                row.peer_urls.contains(&m.peer_url())
+                    && m.member.status.as_ref().and_then(|s| s.member_id.as_deref())
+                        == Some(&ids::format(row.id))
+            })
+        };
+        let agrees = |m: &Assessed<'_>| m.serving().is_none_or(|s| s.cluster_id == list.cluster_id);
+        scene.members.iter().any(|m| m.has_joined() && row(m)) && scene.members.iter().all(agrees)
+    } else {
+        // Only an answer that names exactly the seed counts (H13). Also a seed that is to leave: if it has formed a cluster,
+        // it holds the only copy of what was written to it.
+        let alone = |m: &Assessed<'_>| matches!(list.members.as_slice(), [only] if only.peer_urls.contains(&m.peer_url()));
+        // The cluster is on record after its seed (T7): a seed that is not may be begun anew.
+        scene.members.iter().any(|m| m.member.spec.bootstrap && alone(m) && m.status.member_id.is_some())
+    };
+    if named {
         status.cluster_id = Some(ids::format(list.cluster_id));
     }
 }
@@ -94,8 +123,9 @@ pub(crate) fn discover(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MemberView;
     use crate::fixtures::World;
-    use api::EtcdCluster;
+    use api::{EtcdCluster, conditions};
 
     fn latched() -> EtcdCluster {
         EtcdCluster::test("ns", "c").latched()
@@ -110,7 +140,7 @@ mod tests {
 
     #[test]
     fn h1_one_seed_whatever_the_number_of_replicas() {
-        let mut world = World::new(latched().replicas(5));
+        let mut world = World::new(EtcdCluster::test("ns", "c").replicas(5).latched());
         let actions = world.pass();
         let [seed] = created(&actions)[..] else { panic!("{actions:?}") };
         assert!(seed.spec.bootstrap);
@@ -153,14 +183,59 @@ mod tests {
     }
 
     #[test]
-    fn h16_a_stale_seed_of_another_cluster_is_not_adopted() {
+    fn h16_a_stale_seed_of_another_cluster_is_not_adopted_and_nothing_is_formed_beside_it() {
         let cluster = latched();
         let mut world = World::new(cluster.clone());
         let mut stale = cluster.member("stale").seed();
         crate::fixtures::estrange(&mut stale);
         world.view.members.push(MemberView { member: stale, ..Default::default() });
+        assert_eq!(created(&world.pass()), [] as [&api::EtcdMember; 0], "T25: it may hold data");
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/WaitingForLeftovers");
+        assert!(!world.plan().member_statuses.contains_key("c-stale"), "and it is not ours to speak for");
+        world.view.members.clear();
+        assert_eq!(created(&world.pass()).len(), 1, "a seed of our own");
+    }
+
+    #[test]
+    fn t25_nothing_is_formed_beside_a_pod_or_claim_of_this_name() {
+        for kind in ["Pod", "PersistentVolumeClaim"] {
+            let mut world = World::new(latched());
+            world.view.strays = vec![crate::Stray { kind, name: "left".into(), leaving: false }];
+            assert_eq!(created(&world.pass()), [] as [&api::EtcdMember; 0]);
+            assert_eq!(world.condition(conditions::PROGRESSING), "True/WaitingForLeftovers");
+            assert!(world.plan().complaint.unwrap().contains("left"), "and it is said which");
+            world.view.strays.clear();
+            assert_eq!(created(&world.pass()).len(), 1);
+        }
+    }
+
+    #[test]
+    fn t25_no_seed_without_the_headless_service() {
+        let mut world = World::new(latched());
+        let mut other = World::new(EtcdCluster::test("ns", "c").latched());
+        other.pass();
+        let mut service = other.view.headless_service.clone().unwrap();
+        crate::fixtures::estrange(&mut service);
+        world.view.headless_service = Some(service);
+        assert_eq!(created(&world.pass()), [] as [&api::EtcdMember; 0]);
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/WaitingForLeftovers");
+    }
+
+    #[test]
+    fn t34_a_seed_that_never_ran_is_made_anew_from_the_corrected_spec() {
+        let mut world = World::new(latched());
+        world.pass();
+        let before = world.view.members[0].uid().to_owned();
+        world.view.cluster.as_mut().unwrap().spec.version = "3.6.17".into();
+        assert!(world.pass().is_empty(), "the edit is taken up at once, before anything rests on it");
+        assert_eq!(world.status().observed.unwrap().version, "3.6.17");
         let actions = world.pass();
-        assert_eq!(created(&actions).len(), 1, "a seed of our own");
+        let steps: Vec<_> = actions.iter().filter_map(Action::reason).collect();
+        assert_eq!(steps, ["ReplacingMember"], "and nothing is made for the one that goes");
+        assert!(matches!(&actions[..], [Action::DeleteMember { because: Leaving::Outdated, .. }, ..]));
+        world.settle();
+        assert!(world.view.members.iter().all(|m| m.uid() != before && m.member.spec.version == "3.6.17"));
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
     }
 
     #[test]
@@ -187,22 +262,37 @@ mod tests {
 
     #[test]
     fn a_seed_that_lost_its_memory_before_it_formed_makes_room_for_another() {
-        let mut world = World::new(latched().memory("64Mi").latched());
+        let mut world = World::new(EtcdCluster::test("ns", "c").memory("64Mi").latched());
         world.pass();
         world.pass();
-        world.pass();
-        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
         let seed = world.member(0);
         let name = seed.name().to_owned();
-        assert!(seed.member.status.as_ref().unwrap().pod_uid.is_some());
+        let status = seed.member.status.get_or_insert_default();
+        (status.member_id, status.cluster_id, status.pod_uid) = (None, None, Some("gone".into()));
         seed.pod = None;
         seed.etcd = None;
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
         world.view.etcd.membership = None;
         let actions = world.plan().actions;
         assert!(
             matches!(&actions[..], [.., Action::DeleteMember { name: gone, .. }] if *gone == name),
             "{actions:?}"
         );
+    }
+
+    #[test]
+    fn t26_a_seed_that_is_on_record_has_formed_a_cluster_whatever_the_status_of_the_cluster_says() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1).memory("64Mi"));
+        world.view.cluster.as_mut().unwrap().status = None;
+        world.member(0).pod = None;
+        world.member(0).etcd = None;
+        world.view.etcd.membership = None;
+        let done = world.settle();
+        assert!(
+            !done.iter().any(|a| matches!(a, Action::CreateMember(_) | Action::DeleteMember { .. })),
+            "{done:?}"
+        );
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/AllMembersLost");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::view::{Scene, controlled_by, controller_uid};
+use crate::view::{Ownership, Scene, controlled_by, owners_with, ownership};
 use crate::{Action, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
@@ -23,11 +23,20 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
         }
         return;
     };
-    if controller_uid(&live.metadata) != scene.cluster.metadata.uid.as_deref() {
-        plan.complain(format!("PodDisruptionBudget {name} belongs to somebody else; rename or delete it"));
-        return;
-    }
     let uid = live.metadata.uid.clone().unwrap_or_default();
+    match ownership(scene, &live.metadata) {
+        Ownership::Ours => {}
+        Ownership::Free => {
+            let owners = owners_with(&live.metadata, scene);
+            plan.act(Action::AdoptBudget { name: name.clone(), uid: uid.clone(), owners });
+        }
+        Ownership::Foreign(owner) => {
+            plan.complain(format!(
+                "PodDisruptionBudget {name} is not owned by this EtcdCluster (owner: {owner}); delete or rename it"
+            ));
+            return;
+        }
+    }
     let spec = live.spec.as_ref();
     if voters == 0 {
         plan.act(Action::DeleteBudget { name, uid });

@@ -4,9 +4,8 @@
 use api::labels;
 use etcd::Membership;
 
-use crate::bootstrap;
 use crate::disruption::{Verdict, may_remove};
-use crate::view::{ClusterView, MemberView, Scene, controlled_by, controller_uid};
+use crate::view::{ClusterView, MemberView, Scene, controller_uid, owners_with};
 use crate::{Action, Next, Plan, Release};
 
 /// Lets go of members whose cluster object is gone or going: the user deleted everything, so there is no etcd to ask
@@ -31,12 +30,10 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
 /// Makes the cluster the owner of members that came without one, so that they go with it (T8).
 pub(crate) fn adopt(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| controller_uid(&m.member.metadata).is_none()) {
-        let present = member.member.metadata.owner_references.clone().unwrap_or_default();
-        let owners = present.into_iter().chain(controlled_by(scene.cluster).unwrap_or_default()).collect();
         plan.act(Action::AdoptMember {
             name: member.name().to_owned(),
             uid: member.uid().to_owned(),
-            owners,
+            owners: owners_with(&member.member.metadata, scene),
         });
     }
 }
@@ -61,15 +58,14 @@ pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
 
 fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
     if !scene.is_formed() {
-        if bootstrap::may_go(scene, member) {
-            plan.act(release(member, Release::NeverFormed));
-        } else {
-            plan.look_again(Next::Now);
-        }
+        plan.act(release(member, Release::NeverFormed));
         return;
     }
     let Some(list) = scene.membership() else {
-        plan.wait_for(format!("member {} can leave once etcd has a quorum again", member.name()));
+        plan.complain(format!(
+            "member {} was deleted, and can leave once etcd has a quorum again; until then its data is kept",
+            member.name()
+        ));
         plan.look_again(Next::Soon);
         return;
     };
@@ -235,7 +231,7 @@ mod tests {
             ),
             "{actions:?}"
         );
-        assert!(!actions[0].is_optional(), "without it nobody is let go");
+        assert!(actions[1].waits_for(&actions[0]), "without it nobody is let go");
     }
 
     #[test]
@@ -305,22 +301,15 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_whose_etcd_has_answered_is_let_go_only_when_no_record_of_it_can_arrive() {
+    fn t26_a_member_that_is_on_record_is_not_let_go_because_the_cluster_has_none() {
         let mut world = world(1);
-        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        world.view.cluster.as_mut().unwrap().status = None;
         world.view.etcd.membership = None;
         world.member(0).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
         delete(world.member(0));
-        let lets_go = |actions: &[Action]| {
-            actions.iter().any(|a| matches!(a, Action::ReleaseMember { because: Release::NeverFormed, .. }))
-        };
-        let plan = world.plan();
-        assert!(!lets_go(&plan.actions), "the record that it has formed may be on its way");
-        assert_eq!(plan.next, Next::Now);
-        let status = plan.cluster_status.unwrap();
-        assert_ne!(Some(&status), world.view.cluster.as_ref().unwrap().status.as_ref(), "so that it fails");
-        world.view.cluster.as_mut().unwrap().status = Some(status);
-        assert!(lets_go(&world.plan().actions));
+        let done = world.settle();
+        assert!(!done.iter().any(|a| matches!(a, Action::ReleaseMember { .. })), "{done:?}");
+        assert!(world.plan().complaint.unwrap().contains("its data is kept"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use etcd::Membership;
 
+use crate::alarms;
 use crate::view::Scene;
 
 /// The answer, with the reason when it is no.
@@ -35,8 +36,21 @@ pub(crate) fn may_remove(scene: &Scene<'_>, list: &Membership, id: u64) -> Verdi
     Verdict::Safe
 }
 
-/// Whether the voter answered in this pass, under the id etcd knows it by, and follows a leader.
+/// Why nobody is taken out now of the operator's own accord; what a user has deleted leaves all the same.
+pub(crate) fn held(scene: &Scene<'_>) -> Option<String> {
+    // Which copy is the good one is for a person to find out.
+    alarms::is_raised(scene, "CORRUPT")
+        .then(|| "etcd has raised its CORRUPT alarm, and nothing is deleted under it".to_owned())
+}
+
+/// Whether the voter answered in this pass, under the id etcd knows it by, and follows the leader that whoever gave the
+/// list follows: one that leads a cluster of its own does not count (T28).
 fn is_serving(scene: &Scene<'_>, row: &etcd::Member) -> bool {
+    let speaker = scene.view.etcd.membership.as_ref().map(|seen| &seen.from);
+    let speaker = scene.view.members.iter().find(|m| Some(m.name()) == speaker.map(String::as_str));
+    let leader = speaker.and_then(|m| m.serving()).map(|s| s.leader);
     let status = scene.member_of(row).and_then(|m| m.view.serving());
-    status.is_some_and(|s| s.member_id == row.id && s.leader != 0)
+    status.is_some_and(|s| {
+        s.member_id == row.id && s.leader != 0 && leader.is_none_or(|leader| s.leader == leader)
+    })
 }

@@ -4,7 +4,10 @@
 use api::{EtcdCluster, EtcdMember, labels, names};
 use etcd::{Membership, Status};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateWaiting, ContainerStatus, PersistentVolumeClaim, Pod, PodCondition,
+    PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
 
@@ -152,6 +155,14 @@ impl World {
             Action::AdoptMember { name, owners, .. } => {
                 self.find(name).member.metadata.owner_references = Some(owners.clone());
             }
+            Action::AdoptService { name, owners, .. } => {
+                let services = [&mut self.view.headless_service, &mut self.view.client_service];
+                let found = services.into_iter().flatten().find(|s| s.name_any() == *name);
+                found.unwrap().metadata.owner_references = Some(owners.clone());
+            }
+            Action::AdoptBudget { owners, .. } => {
+                self.view.budget.as_mut().unwrap().metadata.owner_references = Some(owners.clone());
+            }
             Action::SetDormant { name, dormant, .. } => self.find(name).member.spec.dormant = *dormant,
             Action::DeletePod { name, .. } => {
                 let member = self.find(name);
@@ -264,6 +275,7 @@ pub(crate) fn serving(row: &etcd::Member) -> Status {
         leader: 1,
         is_learner: row.is_learner,
         db_size: 0,
+        raft_term: 1,
         raft_applied_index: 1,
         errors: vec![],
     }
@@ -290,6 +302,14 @@ pub(crate) fn unready(pod: &mut Pod) {
     for condition in pod.status.iter_mut().flat_map(|s| s.conditions.iter_mut().flatten()) {
         condition.status = "False".into();
     }
+}
+
+/// etcd is down between two crashes.
+pub(crate) fn crash_looping(pod: &mut Pod) {
+    let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".to_owned()), message: None };
+    let etcd = &mut pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0];
+    etcd.restart_count = 5;
+    etcd.state = Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() });
 }
 
 /// Makes `object` belong to somebody else.

@@ -2,54 +2,92 @@
 //! own objects; whether it may go is decided by `disruption`, from live evidence (T1). The seed and both media are
 //! treated alike (H30).
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::disruption::{Verdict, may_remove};
-use crate::view::{MemberView, Scene};
-use crate::{Action, Leaving, Plan};
+use crate::disruption::{self, Verdict, may_remove};
+use crate::view::{Assessed, MemberView, Scene};
+use crate::{Action, Leaving, Loss, Plan};
 
 /// Restarts after which a container is not believed to recover.
 const RESTARTS: i32 = 5;
+/// How long such a member must have been silent, as the operator itself has heard: five restarts may lie a year back.
+const SILENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Replaces one broken member, if the others can do without it. False when there is nothing to do about it now: the next
 /// member to join may be what the others wait for.
 pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &mut Plan) -> bool {
-    let Some((member, why)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) else {
+    let Some((member, loss)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) else {
         return false;
     };
     let row = member.row_in(list);
-    match row.map_or(Verdict::Safe, |row| may_remove(scene, list, row.id)) {
+    match may_replace(scene, list, member, row.map(|row| row.id), loss) {
         Verdict::Safe => {
             plan.act(Action::DeleteMember {
                 name: member.name().to_owned(),
                 uid: member.uid().to_owned(),
-                because: Leaving::Broken(why),
+                because: Leaving::Broken(loss),
             });
             true
         }
         Verdict::Wait(unsafe_because) => {
-            plan.complain(format!("member {} {why}, but is kept: {unsafe_because}", member.name()));
+            plan.complain(format!("member {} {loss}, but is kept: {unsafe_because}", member.name()));
             false
         }
     }
 }
 
-/// What is wrong with a member that will not recover; `None` for one that may.
-pub(crate) fn broken(scene: &Scene<'_>, member: &MemberView) -> Option<String> {
-    if let Some(loss) = lost_data(member) {
-        return Some(loss.to_owned());
+/// Says what is wrong while there is no list to decide on.
+pub(crate) fn tell(scene: &Scene<'_>, plan: &mut Plan) {
+    if let Some(why) = &scene.split {
+        plan.complain(format!(
+            "{why}: there are two etcd clusters under one name, and nothing is changed before a person has \
+                               decided which one is right"
+        ));
     }
-    if let Some(pod) = member.pod.as_ref().filter(|p| member.owns(&p.metadata)) {
-        if let Some(restarts) = crash_loops(pod) {
-            return Some(format!("is persistently crash-looping ({restarts} restarts)"));
-        }
-        return lost_node(scene, member, pod);
+    if let Some((member, loss)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) {
+        plan.complain(format!("member {} {loss}, but is kept: etcd has no quorum", member.name()));
     }
-    None
+}
+
+fn may_replace(
+    scene: &Scene<'_>,
+    list: &etcd::Membership,
+    member: &Assessed<'_>,
+    id: Option<u64>,
+    loss: Loss,
+) -> Verdict {
+    if let Some(why) = disruption::held(scene) {
+        return Verdict::Wait(why);
+    }
+    // What is lost already can not be lost by letting it go.
+    let has_data = !matches!(loss, Loss::Pod | Loss::Volume | Loss::OtherVolume);
+    if has_data && !scene.is_confirmed(member) {
+        let why = "it was taken up, and its own etcd has not named the cluster yet; delete the EtcdMember if it is not needed";
+        return Verdict::Wait(why.to_owned());
+    }
+    id.map_or(Verdict::Safe, |id| may_remove(scene, list, id))
+}
+
+/// What is wrong with a member that will not recover; `None` for one that may. One that answers in this pass serves,
+/// whatever became of its Pods before.
+pub(crate) fn broken(scene: &Scene<'_>, member: &MemberView) -> Option<Loss> {
+    if let Some(loss) = lost_data(member).or_else(|| forgotten_loss(scene, member)) {
+        return Some(loss);
+    }
+    if member.serving().is_some() {
+        return None;
+    }
+    let pod = member.pod.as_ref().filter(|p| member.owns(&p.metadata))?;
+    let silent = member.seen.silent.is_some_and(|silent| silent >= SILENCE);
+    crash_loop(pod)
+        .filter(|_| silent)
+        .map(|restarts| Loss::CrashLoop { restarts })
+        .or_else(|| lost_node(scene, member))
 }
 
 /// Whether the member's data is gone for good.
-pub(crate) fn lost_data(member: &MemberView) -> Option<&'static str> {
+pub(crate) fn lost_data(member: &MemberView) -> Option<Loss> {
     let status = member.member.status.as_ref()?;
     if member.member.spec.dormant {
         return None;
@@ -58,21 +96,30 @@ pub(crate) fn lost_data(member: &MemberView) -> Option<&'static str> {
         // A Pod that is on its way out may still be the one that holds the data.
         let known = status.pod_uid.as_deref()?;
         let pod = member.pod.as_ref().filter(|p| p.metadata.uid.as_deref() == Some(known));
-        return match pod {
-            None => Some("lost its Pod, and with it its memory-backed data"),
-            Some(pod) if has_ended(pod) => {
-                Some("has a Pod that has ended, and with it its memory-backed data")
-            }
-            Some(_) => None,
-        };
+        return pod.is_none_or(has_ended).then_some(Loss::Pod);
     }
     status.member_id.as_ref()?;
     match &member.volume {
-        None => Some("lost its volume"),
+        None => Some(Loss::Volume),
         Some(found) if status.pvc_uid.is_some() && found.metadata.uid != status.pvc_uid => {
-            Some("has another volume than the one it joined with")
+            Some(Loss::OtherVolume)
         }
         Some(_) => None,
+    }
+}
+
+/// The loss of a member whose own record is lost as well (T26): etcd knows it by a name that it can only have from a
+/// start, and what it ran on is not there.
+fn forgotten_loss(scene: &Scene<'_>, member: &MemberView) -> Option<Loss> {
+    let has_run =
+        scene.membership().and_then(|list| member.row_in(list)).is_some_and(|row| !row.name.is_empty());
+    if member.has_joined() || !has_run || member.member.spec.dormant {
+        return None;
+    }
+    match (member.is_memory(), &member.pod, &member.volume) {
+        (true, None, _) => Some(Loss::Pod),
+        (false, _, None) => Some(Loss::Volume),
+        _ => None,
     }
 }
 
@@ -82,14 +129,45 @@ pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// The number of restarts of an etcd that keeps dying. Running out of memory is not cured by a replacement (H32).
-fn crash_loops(pod: &Pod) -> Option<i32> {
+/// The number of restarts of an etcd that is down between two crashes. Running out of memory is not cured by a
+/// replacement (H32).
+pub(crate) fn crash_loop(pod: &Pod) -> Option<i32> {
     if pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let etcd = containers.iter().find(|c| c.name == "etcd")?;
-    (!etcd.ready && etcd.restart_count >= RESTARTS && !out_of_memory(etcd)).then_some(etcd.restart_count)
+    let etcd = etcd_status(pod)?;
+    let state = etcd.state.as_ref()?;
+    let backs_off = state.waiting.as_ref().is_some_and(|w| w.reason.as_deref() == Some("CrashLoopBackOff"));
+    let is_down = backs_off || state.terminated.is_some();
+    (is_down && !etcd.ready && etcd.restart_count >= RESTARTS && !out_of_memory(etcd))
+        .then_some(etcd.restart_count)
+}
+
+/// The state of the container that runs etcd.
+pub(crate) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.iter().find(|c| c.name == "etcd")
+}
+
+/// Whether the etcd in a Pod can not have been given anything to keep: it has never run, or never been ready since the
+/// Pod was made, so that no client was led to it. Both times are the kubelet's own.
+pub(crate) fn never_served(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return true };
+    let never_ran = etcd_status(pod).is_none_or(|c| {
+        let state = c.state.as_ref();
+        c.restart_count == 0
+            && c.last_state.as_ref().is_none_or(|s| s.terminated.is_none())
+            && state.is_none_or(|s| s.running.is_none() && s.terminated.is_none())
+    });
+    let since = |type_: &str| {
+        let condition = status.conditions.iter().flatten().find(|c| c.type_ == type_)?;
+        Some((condition.status == "True", condition.last_transition_time.as_ref()?.0))
+    };
+    let never_ready = || match (since("Ready"), since("Initialized")) {
+        (Some((false, unready)), Some((true, initialized))) => unready <= initialized,
+        _ => false,
+    };
+    let runs = || etcd_status(pod).is_some_and(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()));
+    never_ran || (never_ready() && !runs())
 }
 
 fn out_of_memory(container: &ContainerStatus) -> bool {
@@ -98,34 +176,22 @@ fn out_of_memory(container: &ContainerStatus) -> bool {
     reasons.into_iter().any(|reason| reason == "OOMKilled")
 }
 
-/// The Pod is stuck on a node that does not answer, or its volume is on a node that is gone, for longer than the
-/// operator was told to wait.
-fn lost_node(scene: &Scene<'_>, member: &MemberView, pod: &Pod) -> Option<String> {
+/// The Pod is stuck on a node that does not answer, or its volume is on nodes that are gone, for longer than the operator
+/// was told to wait, as it has seen itself. A Pod that merely lacks room has lost nothing.
+fn lost_node(scene: &Scene<'_>, member: &MemberView) -> Option<Loss> {
     let patience = scene.view.settings.lost_member_timeout?;
-    let waited = |since: jiff::Timestamp| scene.now.duration_since(since) > patience;
-    if let Some(deadline) = &pod.metadata.deletion_timestamp {
-        return waited(deadline.0).then(|| "has a Pod that does not end, its node seems gone".to_owned());
+    if member.ends_for_longer_than(patience) {
+        return Some(Loss::StuckPod);
     }
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let unschedulable = conditions.iter().find(|c| {
-        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
-    })?;
-    let since = unschedulable.last_transition_time.as_ref()?.0;
-    // Where nothing ties the Pod to a node, another member would wait just as long.
-    let tied = member.has_joined() || member.volume.as_ref().is_some_and(is_bound);
-    (tied && waited(since)).then(|| "has a Pod that no node can run".to_owned())
-}
-
-fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())
+    let waited = member.seen.unschedulable.is_some_and(|waited| waited > patience);
+    (waited && member.stranded).then_some(Loss::NoNode)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{World, now, unready};
+    use crate::fixtures::{World, crash_looping, now, unready};
     use api::EtcdCluster;
-    use jiff::SignedDuration;
     use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, PodCondition};
 
     fn world() -> World {
@@ -140,11 +206,17 @@ mod tests {
         member.etcd = Some(Err(etcd::Error::Unreachable { member: member.name().to_owned() }));
     }
 
-    fn crash(member: &mut MemberView) {
+    fn silent_for(member: &mut MemberView, seconds: i64) {
         silent(member);
+        member.seen.silent = Some(SignedDuration::from_secs(seconds));
+    }
+
+    /// Down between two crashes, and silent for a while.
+    fn crash(member: &mut MemberView) {
+        silent_for(member, 300);
         let pod = member.pod.as_mut().unwrap();
         unready(pod);
-        container(pod).restart_count = 5;
+        crash_looping(pod);
     }
 
     fn vanish(member: &mut MemberView) {
@@ -301,37 +373,82 @@ mod tests {
     fn a_member_on_a_lost_node_is_replaced_after_the_time_it_was_given() {
         let mut world = world();
         silent(world.member(1));
-        let at = |ago: i64| Some(api::conditions::wire_time(now() - SignedDuration::from_secs(ago)));
-        world.member(1).pod.as_mut().unwrap().metadata.deletion_timestamp = at(299);
+        let member = world.member(1);
+        member.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        member.pod.as_mut().unwrap().metadata.deletion_grace_period_seconds = Some(30);
+        member.seen.ending = Some(SignedDuration::from_secs(330));
         assert_eq!(replaced(&world), None);
-        world.member(1).pod.as_mut().unwrap().metadata.deletion_timestamp = at(301);
+        world.member(1).seen.ending = Some(SignedDuration::from_secs(331));
         assert!(replaced(&world).is_some());
         world.view.settings.lost_member_timeout = None;
         assert_eq!(replaced(&world), None, "switched off");
     }
 
     #[test]
-    fn a_member_whose_pod_no_node_can_run_is_replaced_after_the_same_time() {
+    fn t27_a_clock_that_is_off_does_not_turn_a_slow_end_into_a_loss() {
         let mut world = world();
         silent(world.member(1));
-        let pod = world.member(1).pod.as_mut().unwrap();
-        let since = now() - SignedDuration::from_secs(301);
+        let long_ago = api::conditions::wire_time(now() - SignedDuration::from_hours(2));
+        world.member(1).pod.as_mut().unwrap().metadata.deletion_timestamp = Some(long_ago);
+        world.member(1).seen.ending = Some(SignedDuration::from_secs(3));
+        assert_eq!(replaced(&world), None);
+    }
+
+    fn unschedulable_for(member: &mut MemberView, seconds: i64) {
+        silent(member);
+        let pod = member.pod.as_mut().unwrap();
         pod.status.as_mut().unwrap().conditions = Some(vec![PodCondition {
             type_: "PodScheduled".into(),
             status: "False".into(),
             reason: Some("Unschedulable".into()),
-            last_transition_time: Some(api::conditions::wire_time(since)),
             ..PodCondition::default()
         }]);
-        assert!(replaced(&world).is_some());
+        member.seen.unschedulable = Some(SignedDuration::from_secs(seconds));
+    }
 
-        // One that has not joined goes only if its volume ties it to a node.
-        let joiner = world.member(1);
-        joiner.member.status.as_mut().unwrap().member_id = None;
-        assert_eq!(replaced(&world), None);
-        let claim = world.member(1).volume.as_mut().unwrap();
-        claim.spec.as_mut().unwrap().volume_name = Some("pv".into());
+    #[test]
+    fn t27_a_pod_that_no_node_can_run_is_lost_only_if_its_volume_is() {
+        let mut world = world();
+        unschedulable_for(world.member(1), 301);
+        assert_eq!(replaced(&world), None, "it merely lacks room");
+        world.member(1).stranded = true;
         assert!(replaced(&world).is_some());
+        world.member(1).seen.unschedulable = Some(SignedDuration::from_secs(299));
+        assert_eq!(replaced(&world), None, "not yet");
+    }
+
+    #[test]
+    fn t27_a_member_that_serves_is_not_broken_whatever_its_pod_looks_like() {
+        let mut world = world();
+        let answer = world.member(1).etcd.clone();
+        crash(world.member(1));
+        assert!(replaced(&world).is_some());
+        world.member(1).etcd = answer;
+        assert_eq!(replaced(&world), None, "it answers");
+        assert_eq!(world.status().broken_members, 0);
+    }
+
+    #[test]
+    fn t27_restarts_of_a_lifetime_are_no_crash_loop() {
+        let mut world = world();
+        crash(world.member(1));
+        world.member(1).seen.silent = Some(SignedDuration::from_secs(59));
+        assert_eq!(replaced(&world), None, "silent for a moment only");
+        crash(world.member(1));
+        container(world.member(1).pod.as_mut().unwrap()).state = None;
+        assert_eq!(replaced(&world), None, "it runs, and may come up");
+    }
+
+    #[test]
+    fn t27_under_a_corrupt_alarm_nothing_is_deleted() {
+        let mut world = world();
+        crash(world.member(1));
+        for index in [0, 2] {
+            let Some(Ok(status)) = &mut world.member(index).etcd else { panic!() };
+            status.errors = vec!["memberID:101 alarm:CORRUPT ".into()];
+        }
+        assert_eq!(replaced(&world), None);
+        assert!(world.plan().complaint.unwrap().contains("CORRUPT"));
     }
 
     #[test]

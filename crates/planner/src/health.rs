@@ -6,8 +6,8 @@ use api::{EtcdClusterStatus, labels};
 use jiff::SignedDuration;
 
 use crate::healing::{self, broken};
-use crate::pause;
 use crate::view::Scene;
+use crate::{Plan, alarms, cause, pause};
 
 /// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
 const CONFIRMATION_LIFETIME: SignedDuration = SignedDuration::from_secs(5);
@@ -21,6 +21,7 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 
     let broken = scene.running().filter(|m| broken(scene, m).is_some()).count();
     status.broken_members = i32::try_from(broken).unwrap_or(i32::MAX);
+    status.version = running_version(scene).or(status.version.take());
 
     let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
     if wanted == 0 && is_asleep(scene) {
@@ -43,19 +44,74 @@ fn is_asleep(scene: &Scene<'_>) -> bool {
     scene.members.iter().all(|m| m.member.spec.dormant || (m.is_deleting() && can_leave))
 }
 
+/// The version that all members report, or the lowest and the highest.
+fn running_version(scene: &Scene<'_>) -> Option<String> {
+    let number =
+        |version: &str| version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
+    let mut versions: Vec<&str> = scene.running().filter_map(|m| m.status.version.as_deref()).collect();
+    versions.sort_by_key(|version| number(version));
+    match (versions.first()?, versions.last()?) {
+        (lowest, highest) if lowest == highest => Some((*lowest).to_owned()),
+        (lowest, highest) => Some(format!("{lowest}..{highest}")),
+    }
+}
+
 fn formed(scene: &Scene<'_>, status: &mut EtcdClusterStatus, ready: usize, wanted: usize) {
     let mut set = |type_, on, reason, message: &str| scene.set_condition(status, type_, on, reason, message);
     let count = format!("{ready}/{wanted} members ready");
-    if let Some(why) = quorum_lost(scene, ready) {
-        let message = format!("{count}, quorum lost: {why}");
-        set(conditions::AVAILABLE, false, reason::QUORUM_LOST, &message);
-        set(conditions::DEGRADED, true, reason::QUORUM_LOST, "");
-    } else if ready >= wanted {
-        set(conditions::AVAILABLE, true, reason::QUORUM_HEALTHY, "All members are ready");
-        set(conditions::DEGRADED, false, reason::QUORUM_HEALTHY, "");
+    let verdict = if let Some(why) = &scene.split {
+        let message =
+            format!("{why}; nothing is changed before a person has decided which etcd cluster is right");
+        Some((reason::MEMBERS_DISAGREE, message))
+    } else if alarms::is_raised(scene, "CORRUPT") {
+        let message = format!(
+            "{count}, etcd has raised its CORRUPT alarm and refuses to serve; compare the members' data"
+        );
+        Some((reason::ALARM_RAISED, message))
+    } else if let Some(message) = wants_credentials(scene, &count) {
+        Some((reason::AUTH_REQUIRED_NOT_CONFIGURED, message))
     } else {
+        quorum_lost(scene, ready).map(|why| (reason::QUORUM_LOST, format!("{count}, quorum lost: {why}")))
+    };
+    if let Some((reason, message)) = verdict {
+        set(conditions::AVAILABLE, false, reason, &message);
+        set(conditions::DEGRADED, true, reason, &message);
+    } else if ready >= wanted {
+        let all = if ready == 1 {
+            "the only member is ready".to_owned()
+        } else {
+            format!("all {ready} members ready")
+        };
+        set(conditions::AVAILABLE, true, reason::QUORUM_HEALTHY, "All members are ready");
+        set(conditions::DEGRADED, false, reason::QUORUM_HEALTHY, &all);
+    } else {
+        let why = cause::first(scene).map(|why| format!("; {why}")).unwrap_or_default();
         set(conditions::AVAILABLE, true, reason::QUORUM_AVAILABLE, &count);
-        set(conditions::DEGRADED, true, reason::MEMBERS_UNHEALTHY, &count);
+        set(conditions::DEGRADED, true, reason::MEMBERS_UNHEALTHY, &format!("{count}{why}"));
+    }
+}
+
+/// etcd serves, but not us: somebody has switched authentication on. Not a lost quorum, and not a confirmed one.
+fn wants_credentials(scene: &Scene<'_>, count: &str) -> Option<String> {
+    let asked =
+        scene.members.iter().filter_map(|m| m.etcd.as_ref()?.as_ref().err()).chain(&scene.view.etcd.failure);
+    let wanted = scene.membership().is_none()
+        && asked.into_iter().any(|e| matches!(e, etcd::Error::AuthRequired { .. }));
+    wanted.then(|| {
+        format!(
+            "{count}, but etcd asks for credentials and spec.auth is not set, so that a quorum can not be confirmed and \
+             nothing can be changed; switch authentication off in etcd (etcdctl auth disable)"
+        )
+    })
+}
+
+/// Says under which circumstances a cluster that has all it was asked for does not run as it should.
+pub(crate) fn mention(scene: &Scene<'_>, status: &mut EtcdClusterStatus, plan: &Plan) {
+    let well =
+        conditions::find(&status.conditions, conditions::DEGRADED).is_some_and(|c| c.status == "False");
+    let obstacle = plan.complaint.clone().or_else(|| scene.view.refused.values().next().cloned());
+    if let Some(message) = obstacle.filter(|_| well && status.ready_members > 0) {
+        scene.set_condition(status, conditions::DEGRADED, true, reason::BLOCKED, &message);
     }
 }
 
@@ -80,13 +136,20 @@ fn quorum_lost(scene: &Scene<'_>, ready: usize) -> Option<String> {
     })
 }
 
-/// T12: a formed cluster of which nothing is left that holds data. It is never bootstrapped over.
+/// T12: a formed cluster of which nothing is left that holds data, and nobody serves. It is never bootstrapped over.
 pub(crate) fn is_lost(scene: &Scene<'_>) -> bool {
-    scene.is_formed() && scene.members.iter().all(|m| healing::lost_data(m).is_some())
+    let nobody_answers =
+        scene.view.etcd.membership.is_none() && scene.view.members.iter().all(|m| m.serving().is_none());
+    scene.is_formed()
+        && nobody_answers
+        && scene.view.strays.is_empty()
+        && scene.outsiders().next().is_none()
+        && scene.members.iter().all(|m| healing::lost_data(m).is_some())
 }
 
 fn all_lost(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
-    let message = "every member and its data are gone; delete this cluster and create it anew, from a snapshot if there is one";
+    let message = "every member and its data are gone: no EtcdMember, Pod or claim of this cluster holds any; create a new \
+                   cluster, from a snapshot if there is one";
     scene.set_condition(status, conditions::AVAILABLE, false, reason::ALL_MEMBERS_LOST, message);
     scene.set_condition(status, conditions::PROGRESSING, false, reason::ALL_MEMBERS_LOST, message);
     scene.set_condition(status, conditions::DEGRADED, true, reason::ALL_MEMBERS_LOST, message);
@@ -96,8 +159,8 @@ fn all_lost(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 fn paused(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     let message = pause::message(scene);
     scene.set_condition(status, conditions::AVAILABLE, false, reason::PAUSED, &message);
-    scene.set_condition(status, conditions::PROGRESSING, false, reason::PAUSED, "");
-    scene.set_condition(status, conditions::DEGRADED, false, reason::PAUSED, "");
+    scene.set_condition(status, conditions::PROGRESSING, false, reason::PAUSED, &message);
+    scene.set_condition(status, conditions::DEGRADED, false, reason::PAUSED, &message);
 }
 
 fn forming(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
@@ -114,8 +177,7 @@ fn forming(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 /// Why the seed has formed nothing, once that is more than a slow start.
 fn silent_seed(scene: &Scene<'_>) -> Option<String> {
     let seed = scene.running().find(|m| m.member.spec.bootstrap)?;
-    let containers = seed.living_pod()?.status.as_ref()?.container_statuses.as_ref()?;
-    let container = containers.iter().find(|c| c.name == "etcd")?;
+    let container = healing::etcd_status(seed.living_pod()?)?;
     let state = container.state.as_ref()?;
     if let Some(waiting) = state.waiting.as_ref().and_then(|w| w.reason.as_deref())
         && waiting != "ContainerCreating"

@@ -8,20 +8,27 @@ mod action;
 mod alarms;
 mod bootstrap;
 mod budget;
+mod cause;
 mod command;
 mod deletion;
 pub mod disruption;
+mod evidence;
 mod healing;
 mod health;
+mod identity;
 mod joiner;
 mod member_status;
 mod membership;
 mod network;
 mod news;
 mod orphans;
+mod outdated;
 mod pause;
 mod pod;
+mod restraint;
 mod shrink;
+mod sightings;
+mod split;
 mod support;
 mod target;
 mod view;
@@ -35,18 +42,20 @@ use std::collections::BTreeMap;
 use api::{EtcdClusterStatus, EtcdMemberStatus};
 use jiff::Timestamp;
 
-pub use action::{Action, Leaving, Release};
-pub use member_status::claim_to_confirm;
+pub use action::{Action, Ending, Leaving, Loss, Release};
+pub use evidence::{Contradiction, Kind, Look, Must, Which, look_before_record, looks_before_loss, occupied};
 pub use pod::etcd_container;
+pub use restraint::Restraint;
+pub use sightings::{Sightings, Watchman};
 pub use support::missing as unsupported;
-pub use view::{ClusterView, EtcdView, MemberView, Seen, Settings, controller_uid};
+pub use view::{ClusterView, EtcdView, MemberView, Seen, Settings, Stray, controller_uid};
 
 use view::Scene;
 
 /// What to do about one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// In order; the first failure ends the pass, unless the step [is optional](Action::is_optional).
+    /// In order; what [waits for](Action::waits_for) a step that failed is left out.
     pub actions: Vec<Action>,
     /// The status the cluster should show; absent when there is no cluster to show it on.
     pub cluster_status: Option<EtcdClusterStatus>,
@@ -77,6 +86,11 @@ impl Plan {
         self.actions.push(action);
     }
 
+    /// Whether the plan lets this member go: nothing is made for it any more.
+    pub(crate) fn lets_go(&self, member: &str) -> bool {
+        self.actions.iter().any(|a| matches!(a, Action::DeleteMember { name, .. } if name == member))
+    }
+
     pub(crate) fn look_again(&mut self, next: Next) {
         self.next = self.next.max(next);
     }
@@ -102,7 +116,13 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     }
 
     let mut status = cluster.status.clone().unwrap_or_default();
-    if let Some(what) = support::missing(&cluster.spec) {
+    if let Some(conflict) = &scene.conflict {
+        let message = identity::hold(&scene, &mut status, conflict);
+        plan.complain(message);
+        plan.cluster_status = Some(status);
+        return plan;
+    }
+    if let Some(what) = support::missing(&cluster.spec).filter(|what| !support::is_past(&scene, what)) {
         support::decline(&scene, &mut status, what);
         plan.cluster_status = Some(status);
         return plan;
@@ -111,17 +131,16 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     bootstrap::discover(&scene, &mut status);
     health::judge(&scene, &mut status);
     alarms::judge(&scene, &mut status);
-    bootstrap::announce_end(&scene, &mut status);
 
-    // The target and the cluster id are latched before anything rests on them: a crash in between must not make two
-    // passes decide from two different targets.
+    // Token, target and cluster id are latched before anything rests on them: a crash in between must not make two passes
+    // decide from two different targets.
     let latched = settled && status.cluster_id == scene.cluster_id();
     // One more member may go at any moment, and the loss of a quorum has to be told at once.
     if scene.is_formed() && status.ready_members < scene.target().replicas {
         plan.look_again(Next::Soon);
     }
-    plan.cluster_status = Some(status);
     if !latched {
+        plan.cluster_status = Some(status);
         plan.look_again(Next::Now);
         return plan;
     }
@@ -139,5 +158,25 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     pod::keep(&scene, &mut plan);
     // Last: a budget that can not be had must not keep a cluster from forming.
     budget::keep(&scene, &mut plan);
+    strangers(&scene, &mut plan);
+    health::mention(&scene, &mut status, &plan);
+    plan.cluster_status = Some(status);
     plan
+}
+
+/// Members that name this cluster and are not its own are left alone, but not in silence.
+fn strangers(scene: &Scene<'_>, plan: &mut Plan) {
+    if let Some(member) = scene.outsiders().find(|m| !m.is_deleting()) {
+        plan.complain(format!(
+            "EtcdMember {} names this cluster, but does not belong to it (its owner or its cluster token is another one); it \
+             is left alone",
+            member.name()
+        ));
+    } else if let Some(stray) = scene.view.strays.iter().find(|stray| !stray.leaving) {
+        plan.complain(format!(
+            "{} {} carries the label of this cluster, but belongs to no EtcdMember; it is left alone. Delete it if it is \
+             not needed, or take the label off",
+            stray.kind, stray.name
+        ));
+    }
 }

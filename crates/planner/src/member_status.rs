@@ -2,13 +2,15 @@
 
 use api::conditions::{self, NewCondition, reason};
 use api::{EtcdCluster, EtcdMemberStatus, ids, labels, names};
+use etcd::Membership;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::view::{ClusterView, MemberView};
+use crate::view::MemberView;
 
+/// `list`: the one of this pass, if it can be believed.
 pub(crate) fn assess(
-    view: &ClusterView,
+    list: Option<&Membership>,
     cluster: &EtcdCluster,
     member: &MemberView,
     now: Timestamp,
@@ -25,13 +27,16 @@ pub(crate) fn assess(
             status.pvc_uid = claim.metadata.uid.clone();
         }
     }
-    let list = view.etcd.membership.as_ref().map(|seen| &seen.fact);
-    if let Some(row) = list.and_then(|list| member.row_in(list)) {
+    let row = list.and_then(|list| member.row_in(list));
+    if let Some(row) = row {
         // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7). It is
         // written down together with the place of that data, or a loss of it could not be told.
         let placed = member.is_memory() || member.has_joined() || claim.is_some();
         if placed && (!row.name.is_empty() || member.serving().is_some()) {
             status.member_id = Some(ids::format(row.id));
+            // Only what its own etcd has said, under the id that the others know it by.
+            let named = member.serving().filter(|s| s.member_id == row.id && s.cluster_id != 0);
+            status.cluster_id = status.cluster_id.or(named.map(|s| ids::format(s.cluster_id)));
         }
         status.is_voter = !row.is_learner;
     } else if spec.bootstrap && cluster.status.as_ref().is_none_or(|s| s.cluster_id.is_none()) {
@@ -56,13 +61,15 @@ pub(crate) fn assess(
     if let Some(answer) = member.serving().filter(|s| !s.version.is_empty()) {
         status.version = Some(answer.version.clone());
     }
+    status.role = row.filter(|_| !spec.dormant).map(|row| role(row, member).to_owned());
 
     let generation = member.member.metadata.generation;
     let mut set = |type_, on: bool, reason, message: String| {
         let condition = NewCondition::new(type_, on, reason, message, generation);
         conditions::set_condition(&mut status.conditions, condition, now);
     };
-    match readiness(member, status.member_id.is_some(), status.is_voter, now) {
+    let standing = standing(list, member).map_or(Ok(()), Err);
+    match standing.and_then(|()| readiness(member, status.member_id.is_some(), status.is_voter, now)) {
         Ok(()) => set(conditions::READY, true, reason::POD_READY, "etcd member is ready".to_owned()),
         Err((reason, message)) => set(conditions::READY, false, reason, message),
     }
@@ -80,12 +87,23 @@ pub(crate) fn assess(
     status
 }
 
-/// The UID of the claim with which a member goes on record, at the very first time. Whether it is still there has to be
-/// looked up before that is written: a cache can be late about a claim that was swapped, and from then on the one that
-/// holds the data would be taken for a wrong one (T7).
-pub fn claim_to_confirm<'a>(member: &MemberView, status: &'a EtcdMemberStatus) -> Option<&'a str> {
-    let is_first = status.member_id.is_some() && !member.has_joined() && !member.is_memory();
-    status.pvc_uid.as_deref().filter(|_| is_first)
+fn role(row: &etcd::Member, member: &MemberView) -> &'static str {
+    let leads = member.serving().is_some_and(|s| s.leader == row.id);
+    match (row.is_learner, leads) {
+        (true, _) => "learner",
+        (false, true) => "leader",
+        (false, false) => "voter",
+    }
+}
+
+/// Why a member is not one, although its Pod may be ready: a client that is led to it meets another etcd.
+fn standing(list: Option<&Membership>, member: &MemberView) -> Option<(&'static str, String)> {
+    if matches!(member.etcd, Some(Err(etcd::Error::Stranger { .. }))) {
+        return Some((reason::NOT_IN_CLUSTER, "another cluster's etcd answers in its place".to_owned()));
+    }
+    let unlisted = list.is_some_and(|list| member.row_in(list).is_none());
+    (member.has_joined() && unlisted && !member.member.spec.dormant)
+        .then(|| (reason::NOT_IN_CLUSTER, "etcd does not list this member any more".to_owned()))
 }
 
 /// Ready: the kubelet says so, or etcd itself before the kubelet has looked for the first time; and etcd has told us the
@@ -143,6 +161,7 @@ fn is_pod_ready(pod: &Pod) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{World, now, unready};
+    use crate::look_before_record;
     use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning};
 
     fn status_of(world: &World, index: usize) -> EtcdMemberStatus {
@@ -221,7 +240,8 @@ mod tests {
     fn t7_a_member_is_on_record_only_together_with_the_claim_its_data_is_on() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
         let status = world.member(0).member.status.as_mut().unwrap();
-        (status.member_id, status.pvc_uid) = (None, Some("one that was there before".into()));
+        (status.member_id, status.cluster_id) = (None, None);
+        status.pvc_uid = Some("one that was there before".into());
         world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
         let claim = world.member(0).volume.take();
         assert_eq!(status_of(&world, 0).member_id, None);
@@ -236,16 +256,17 @@ mod tests {
     fn t7_the_claim_is_looked_up_when_a_member_goes_on_record_and_never_again() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
         let status = status_of(&world, 0);
-        assert_eq!(claim_to_confirm(world.member(0), &status), None);
+        assert_eq!(look_before_record(world.member(0), &status), None);
         world.member(0).member.status.as_mut().unwrap().member_id = None;
-        assert_eq!(claim_to_confirm(world.member(0), &status), status.pvc_uid.as_deref());
+        let look = look_before_record(world.member(0), &status).unwrap();
+        assert_eq!(look.must, crate::Must::Be { uid: status.pvc_uid.clone().unwrap() });
         let unlisted = EtcdMemberStatus { member_id: None, ..status };
-        assert_eq!(claim_to_confirm(world.member(0), &unlisted), None);
+        assert_eq!(look_before_record(world.member(0), &unlisted), None);
 
         let mut memory = World::settled(EtcdCluster::test("ns", "c").replicas(1).memory("64Mi"));
         let status = status_of(&memory, 0);
         memory.member(0).member.status.as_mut().unwrap().member_id = None;
-        assert_eq!(claim_to_confirm(memory.member(0), &status), None, "there is none");
+        assert_eq!(look_before_record(memory.member(0), &status), None, "there is none");
     }
 
     #[test]
@@ -282,6 +303,8 @@ mod tests {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
         world.rows()[0].name = String::new();
         world.rows()[0].id = 0x2a;
+        let Some(Ok(answer)) = &mut world.member(0).etcd else { panic!() };
+        answer.member_id = 0x2a;
         assert_eq!(status_of(&world, 0).member_id.as_deref(), Some("000000000000002a"));
     }
 }

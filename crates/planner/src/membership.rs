@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::command::{self, max_learners};
 use crate::disruption::{Verdict, may_remove};
 use crate::view::{Assessed, Scene};
-use crate::{Action, Next, Plan, healing, joiner, orphans, pause, shrink};
+use crate::{Action, Ending, Next, Plan, healing, joiner, orphans, outdated, pause, shrink};
 
 /// A joiner that has not started by then does not keep the votes of the others waiting.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(15);
@@ -30,6 +30,7 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
     }
     let Some(list) = scene.membership() else {
         plan.wait_for("MemberList failed: no answer from a quorum of etcd");
+        healing::tell(scene, plan);
         if scene.members.iter().any(|m| m.living_pod().is_some()) {
             plan.look_again(Next::Soon);
         }
@@ -46,7 +47,10 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         }
         return;
     }
-    if orphans::remove(scene, list, plan) || healing::replace_broken(scene, list, plan) {
+    if orphans::remove(scene, list, plan)
+        || healing::replace_broken(scene, list, plan)
+        || outdated::remake_joiner(scene, list, plan)
+    {
         return;
     }
     let is_full = list.learners().count() >= max_learners(scene);
@@ -122,7 +126,8 @@ fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
         && command::initial_cluster(pod).is_some_and(|list| list != present)
     {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        plan.act(Action::DeletePod { name: starting.name().to_owned(), uid });
+        let because = Ending::Overtaken { member: starting.uid().to_owned() };
+        plan.act(Action::DeletePod { name: starting.name().to_owned(), uid, because });
     }
 }
 
@@ -323,8 +328,7 @@ mod tests {
         let actions = world.plan().actions;
         let promotion = actions.iter().position(|a| matches!(a, Action::Promote { .. })).unwrap();
         let pod = actions.iter().position(|a| matches!(a, Action::CreatePod(_))).unwrap();
-        assert!(pod > promotion && actions[promotion].is_optional(), "{actions:?}");
-        assert!(!actions[pod].is_optional());
+        assert!(!actions[pod].waits_for(&actions[promotion]), "{actions:?}");
     }
 
     #[test]
@@ -393,7 +397,8 @@ mod tests {
         crashed.etcd = Some(Err(etcd::Error::Unreachable { member: name.clone() }));
         let pod = crashed.pod.as_mut().unwrap();
         crate::fixtures::unready(pod);
-        pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].restart_count = 5;
+        crate::fixtures::crash_looping(pod);
+        crashed.seen.silent = Some(SignedDuration::from_mins(5));
         let at = Some(api::conditions::wire_time(now()));
         world.member(1).member.metadata.deletion_timestamp = at;
         let actions = world.plan().actions;

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
-use crate::view::{Scene, controlled_by, controller_uid};
+use crate::view::{Ownership, Scene, controlled_by, owners_with, ownership};
 use crate::{Action, Plan};
 
 /// What Kubernetes takes as `trafficDistribution` of a Service.
@@ -49,13 +49,36 @@ fn keep_one(scene: &Scene<'_>, plan: &mut Plan, live: Option<&Service>, wanted: 
         return;
     };
     let name = wanted.metadata.name.clone().unwrap_or_default();
-    // T21: a Service that somebody else made is theirs, even under the name we want.
-    if controller_uid(&live.metadata) != scene.cluster.metadata.uid.as_deref() {
-        plan.complain(format!("Service {name} belongs to somebody else; rename or delete it"));
-        return;
+    match ownership(scene, &live.metadata) {
+        Ownership::Ours => {}
+        // Left behind when a cluster of this name was orphaned, or brought back from a backup.
+        Ownership::Free => {
+            let owners = owners_with(&live.metadata, scene);
+            let uid = live.metadata.uid.clone().unwrap_or_default();
+            plan.act(Action::AdoptService { name: name.clone(), uid, owners });
+        }
+        // T21: a Service that somebody else made is theirs, even under the name we want.
+        Ownership::Foreign(owner) => {
+            plan.complain(format!(
+                "Service {name} is not owned by this EtcdCluster (owner: {owner}); delete or rename it"
+            ));
+            return;
+        }
     }
     if let Some(patch) = repair(live, &wanted) {
         plan.act(Action::RepairService { name, patch });
+    }
+}
+
+/// Why the name of the headless Service is not to be had.
+pub(crate) fn foreign_headless(scene: &Scene<'_>) -> Option<String> {
+    let live = scene.view.headless_service.as_ref()?;
+    match ownership(scene, &live.metadata) {
+        Ownership::Foreign(owner) => Some(format!(
+            "Service {} is not owned by this EtcdCluster (owner: {owner}); its members need that name, so none is made",
+            names::headless_service(&scene.view.name)
+        )),
+        _ => None,
     }
 }
 
@@ -245,7 +268,11 @@ mod tests {
         service.spec.as_mut().unwrap().selector = None;
         let plan = world.plan();
         assert_eq!(plan.actions, []);
-        assert!(plan.complaint.unwrap().contains("belongs to somebody else"));
+        assert!(
+            plan.complaint
+                .unwrap()
+                .contains("not owned by this EtcdCluster (owner: EtcdCluster c of UID somebody-else)")
+        );
     }
 
     fn ask_for(world: &mut World, traffic: Option<&str>) {

@@ -30,8 +30,8 @@ fn facts(status: &EtcdClusterStatus) -> (Vec<[&str; 3]>, EtcdClusterStatus) {
 }
 
 /// Which member this is, and what holds its data.
-fn record(status: &EtcdMemberStatus) -> [Option<&str>; 3] {
-    [&status.member_id, &status.pvc_uid, &status.pod_uid].map(Option::as_deref)
+fn record(status: &EtcdMemberStatus) -> [Option<&str>; 4] {
+    [&status.member_id, &status.cluster_id, &status.pvc_uid, &status.pod_uid].map(Option::as_deref)
 }
 
 #[cfg(test)]

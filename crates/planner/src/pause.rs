@@ -3,18 +3,20 @@
 
 use api::names;
 
-use crate::view::{Assessed, Scene};
-use crate::{Action, Plan};
+use etcd::Membership;
 
-/// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do. Needs no answer from
-/// etcd: neither step changes what any volume holds.
+use crate::view::{Assessed, Scene};
+use crate::{Action, Ending, Plan};
+
+/// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do. Neither step changes what
+/// any volume holds, so neither needs an answer from etcd; but if etcd answers, it must know of nobody else (T29).
 pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     let wanted = scene.target().replicas;
     // Also one that is to leave: as the last one it can not, asleep or awake, and nobody can join what sleeps.
     let sleeping = scene.members.iter().find(|m| m.member.spec.dormant);
     let (member, dormant) = match (wanted, sleeping, scene.members.as_slice()) {
         (1.., Some(sleeping), _) => (sleeping, false),
-        (0, None, [last]) => (last, true),
+        (0, None, [last]) if is_alone(scene, last) => (last, true),
         _ => return false,
     };
     plan.act(Action::SetDormant { name: member.name().to_owned(), uid: member.uid().to_owned(), dormant });
@@ -22,6 +24,12 @@ pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
         end_pod(member, plan);
     }
     true
+}
+
+/// Whether etcd, as far as it answers, lists no other voter. One without an object is taken out first.
+fn is_alone(scene: &Scene<'_>, last: &Assessed<'_>) -> bool {
+    let no_other = |list: &Membership| list.voters().all(|row| last.stands_for(row));
+    scene.split.is_none() && scene.membership().is_none_or(no_other)
 }
 
 /// Ends the Pods of sleeping members, unless they are just being woken: one that has not ended yet goes on.
@@ -36,7 +44,8 @@ pub(crate) fn end_pods(scene: &Scene<'_>, plan: &mut Plan) {
 
 fn end_pod(member: &Assessed<'_>, plan: &mut Plan) {
     if let Some(uid) = member.living_pod().and_then(|p| p.metadata.uid.clone()) {
-        plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
+        let because = Ending::Paused { member: member.uid().to_owned() };
+        plan.act(Action::DeletePod { name: member.name().to_owned(), uid, because });
     }
 }
 

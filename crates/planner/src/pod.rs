@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use crate::command::{self, DATA_ROOT, METRICS_PORT};
 use crate::healing::has_ended;
 use crate::view::{Assessed, MemberView, Scene, controlled_by};
-use crate::{Action, Plan, Settings, volume};
+use crate::{Action, Ending, Plan, Settings, volume};
 
 /// The user of the etcd image; any other would not own its volume.
 const NONROOT: i64 = 65532;
@@ -24,7 +24,7 @@ const NONROOT: i64 = 65532;
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| has_a_place(scene, m)) {
         match &member.pod {
-            None if may_start(member) => {
+            None if may_start(scene, member) && !plan.lets_go(member.name()) => {
                 let pod = desired(member, &scene.view.settings, scene.is_formed());
                 plan.act(Action::CreatePod(Box::new(pod)));
             }
@@ -37,7 +37,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
                 if has_ended(found) && !member.is_memory() && found.metadata.deletion_timestamp.is_none() =>
             {
                 let uid = found.metadata.uid.clone().unwrap_or_default();
-                plan.act(Action::DeletePod { name: member.name().to_owned(), uid });
+                plan.act(Action::DeletePod { name: member.name().to_owned(), uid, because: Ending::Ended });
             }
             Some(found) => {
                 relabel(member, found, plan);
@@ -56,9 +56,9 @@ fn has_a_place(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
 }
 
 /// A memory-backed member lives and dies with its Pod (H27); a member on a volume needs that volume.
-fn may_start(member: &Assessed<'_>) -> bool {
+fn may_start(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
     let had_pod = member.member.status.as_ref().is_some_and(|s| s.pod_uid.is_some());
-    if member.is_memory() { !had_pod } else { volume::is_usable(member) }
+    if member.is_memory() { !had_pod && scene.is_newcomer(member) } else { volume::is_usable(scene, member) }
 }
 
 fn relabel(member: &Assessed<'_>, pod: &Pod, plan: &mut Plan) {
@@ -167,6 +167,8 @@ fn container(member: &MemberView, settings: &Settings, formed: bool) -> Containe
             mount_path: DATA_ROOT.to_owned(),
             ..VolumeMount::default()
         }]),
+        // What etcd said last stands in the Pod's status, and from there in conditions.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         startup_probe: Some(startup_probe()),
         liveness_probe: Some(liveness_probe()),
         readiness_probe: Some(readiness_probe()),

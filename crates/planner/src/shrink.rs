@@ -2,7 +2,7 @@
 
 use etcd::Membership;
 
-use crate::disruption::{Verdict, may_remove};
+use crate::disruption::{self, Verdict, may_remove};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Leaving, Plan};
 
@@ -11,14 +11,14 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     let mut candidates: Vec<_> = scene.running().collect();
     candidates.sort_by_key(|m| (usefulness(list, m), std::cmp::Reverse(newness(m))));
     let mut refused = None;
+    let wanted = scene.target().replicas;
     for victim in candidates {
-        let row = victim.row_in(list);
-        match row.map_or(Verdict::Safe, |row| may_remove(scene, list, row.id)) {
+        match may_leave(scene, list, victim) {
             Verdict::Safe => {
                 plan.act(Action::DeleteMember {
                     name: victim.name().to_owned(),
                     uid: victim.uid().to_owned(),
-                    because: Leaving::Surplus,
+                    because: Leaving::Surplus { wanted },
                 });
                 return;
             }
@@ -28,6 +28,16 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     if let Some((name, why)) = refused {
         plan.complain(format!("scaling down waits, member {name} can not leave: {why}"));
     }
+}
+
+fn may_leave(scene: &Scene<'_>, list: &Membership, victim: &Assessed<'_>) -> Verdict {
+    if let Some(why) = disruption::held(scene) {
+        return Verdict::Wait(why);
+    }
+    if !scene.is_confirmed(victim) {
+        return Verdict::Wait("it was taken up, and its own etcd has not named the cluster yet".to_owned());
+    }
+    victim.row_in(list).map_or(Verdict::Safe, |row| may_remove(scene, list, row.id))
 }
 
 /// T22: who is not in etcd yet goes first, then learners, then voters that are silent, then those that are not ready,
@@ -61,7 +71,7 @@ mod tests {
 
     fn victim(world: &World) -> Option<String> {
         world.plan().actions.into_iter().find_map(|a| match a {
-            Action::DeleteMember { name, because: Leaving::Surplus, .. } => Some(name),
+            Action::DeleteMember { name, because: Leaving::Surplus { .. }, .. } => Some(name),
             _ => None,
         })
     }

@@ -21,9 +21,14 @@ pub fn missing(spec: &EtcdClusterSpec) -> Option<&'static str> {
     }
 }
 
+/// Whether a field that can not be honoured does not matter any more: how a cluster begins is past once it has members.
+pub(crate) fn is_past(scene: &Scene<'_>, field: &str) -> bool {
+    field == "spec.bootstrap.restore" && !scene.members.is_empty()
+}
+
 pub(crate) fn decline(scene: &Scene<'_>, status: &mut EtcdClusterStatus, field: &str) {
     let message =
         format!("{field} is not supported by this version of the operator; the cluster is left untouched");
-    scene.set_condition(status, conditions::AVAILABLE, false, reason::UNSUPPORTED, &message);
-    scene.set_condition(status, conditions::PROGRESSING, false, reason::UNSUPPORTED, &message);
+    scene.set_condition_of_newest_spec(status, conditions::AVAILABLE, false, reason::UNSUPPORTED, &message);
+    scene.set_condition_of_newest_spec(status, conditions::PROGRESSING, false, reason::UNSUPPORTED, &message);
 }

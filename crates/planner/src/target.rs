@@ -2,51 +2,86 @@
 //! target is reached, or has run out of time, because a target that moves under a half-done membership change
 //! corrupts it (H1).
 
+use std::collections::BTreeSet;
+
 use api::{EtcdClusterStatus, ObservedSpec, conditions, names};
 use conditions::reason;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::health;
-use crate::view::Scene;
+use crate::view::{Assessed, Scene};
+use crate::{bootstrap, cause, health};
 
-/// Brings token, target and deadline up to date. False when the target was taken anew: it has to be stored before
+/// Brings token, target and deadline up to date. False when one of them was taken anew: it has to be stored before
 /// anything may rest on it.
 pub(crate) fn settle(scene: &Scene<'_>, status: &mut EtcdClusterStatus) -> bool {
     let cluster = scene.cluster;
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-    let mut settled = true;
-    if status.cluster_token.is_none() {
-        status.cluster_token = Some(names::cluster_token(&scene.view.namespace, &scene.view.name, uid));
-        settled = false;
-    }
+    let own = || names::cluster_token(&scene.view.namespace, &scene.view.name, uid);
+    let token = scene.identity.token.clone().unwrap_or_else(own);
+    let settled = status.cluster_token.as_ref() == Some(&token);
+    status.cluster_token = Some(token);
+    let wanted = ObservedSpec::from_spec(&cluster.spec);
     let Some(observed) = status.observed.clone() else {
-        adopt(scene, status, reason::INITIAL_SNAPSHOT, "first look at this cluster");
+        let message = format!("working towards {}", of(&wanted));
+        adopt(scene, status, reason::INITIAL_SNAPSHOT, &message);
         return false;
     };
 
     let reached = is_reached(scene, &observed);
-    let edited = !observed.matches(&cluster.spec);
+    let changes = observed.changes_to(&wanted).join(", ");
+    let edited = !changes.is_empty();
     let expired = status.progress_deadline.as_ref().is_some_and(|d| d.0 <= scene.now);
-    match (reached, edited, expired) {
-        (true, true, _) => {
-            adopt(scene, status, reason::SPEC_CHANGED, "previous target reached, taking up the new spec");
-            return false;
-        }
-        (false, true, true) if scene.is_formed() => {
-            let why = "previous target not reached in time, taking up the new spec";
-            adopt(scene, status, reason::RETRY_AFTER_DEADLINE, why);
-            return false;
-        }
-        (true, false, _) => {
+    if edited && !reached && expired && scene.is_formed() {
+        let message = format!("previous target not reached in time; spec changed: {changes}");
+        adopt(scene, status, reason::RETRY_AFTER_DEADLINE, &message);
+        return false;
+    }
+    if edited && (reached || status.progress_deadline.is_none() || is_free_to_change(scene)) {
+        adopt(scene, status, reason::SPEC_CHANGED, &format!("spec changed: {changes}"));
+        return false;
+    }
+    match (reached, expired) {
+        (true, _) => {
             status.progress_deadline = None;
-            progressing(scene, status, false, reason::RECONCILED, "actual state matches status.observed");
+            progressing(scene, status, false, reason::RECONCILED, &reconciled(scene, &observed));
         }
         // health says what there is to say; nothing here is going on.
-        (false, _, _) if health::is_lost(scene) => {}
-        (false, _, true) => give_up_waiting(scene, status, &observed),
-        (false, _, false) => progressing_on(scene, status, &observed),
+        (false, _) if health::is_lost(scene) => {}
+        (false, true) => give_up_waiting(scene, status, &observed),
+        (false, false) => progressing_on(scene, status, &observed),
     }
     settled
+}
+
+/// Whether nothing is under way that a moving target could harm: nothing has formed yet, or all who have joined are well,
+/// so that only those who have not joined are missing (T34).
+fn is_free_to_change(scene: &Scene<'_>) -> bool {
+    let is_well = |m: &Assessed<'_>| m.is_ready() && m.status.is_voter;
+    let is_new = |m: &Assessed<'_>| !m.has_joined() && m.serving().is_none();
+    !scene.is_formed()
+        || scene
+            .members
+            .iter()
+            .all(|m| !m.is_deleting() && !m.member.spec.dormant && (is_well(m) || is_new(m)))
+}
+
+fn of(target: &ObservedSpec) -> String {
+    let n = target.replicas;
+    format!("{n} ready {}", if n == 1 { "member" } else { "members" })
+}
+
+/// What there is when everything is as it was asked for. Members that exist keep the version they were made with.
+fn reconciled(scene: &Scene<'_>, observed: &ObservedSpec) -> String {
+    let running: BTreeSet<_> = scene.running().filter_map(|m| m.status.version.as_deref()).collect();
+    let other: Vec<_> = running.into_iter().filter(|version| *version != observed.version).collect();
+    if other.is_empty() {
+        return "actual state matches status.observed".to_owned();
+    }
+    format!(
+        "as many members as wanted are ready; they run etcd {}, and spec.version {} counts for new members only",
+        other.join(" and "),
+        observed.version
+    )
 }
 
 /// Reached: as many members as wanted, all of them ready voters; or all of them asleep.
@@ -66,7 +101,7 @@ fn adopt(scene: &Scene<'_>, status: &mut EtcdClusterStatus, reason: &'static str
     let until = scene.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
     status.observed = Some(ObservedSpec::from_spec(&scene.cluster.spec));
     status.progress_deadline = Some(conditions::wire_time(until));
-    progressing(scene, status, true, reason, message);
+    scene.set_condition_of_newest_spec(status, conditions::PROGRESSING, true, reason, message);
 }
 
 /// The deadline is a verdict, not a stop: work goes on, and success clears it.
@@ -74,26 +109,41 @@ fn give_up_waiting(scene: &Scene<'_>, status: &mut EtcdClusterStatus, observed: 
     let n = observed.replicas;
     if scene.is_formed() {
         let message = format!("{n} members of version {} were not ready in time", observed.version);
-        progressing(scene, status, false, reason::DEADLINE_EXCEEDED, &message);
+        progressing(scene, status, false, reason::DEADLINE_EXCEEDED, &because(scene, message));
     } else {
         let message = format!("could not bootstrap {n}-member cluster within deadline");
-        progressing(scene, status, false, reason::BOOTSTRAP_FAILED, &message);
+        progressing(scene, status, false, reason::BOOTSTRAP_FAILED, &because(scene, message));
+    }
+}
+
+/// A message with what the first member waits for, if anything keeps it.
+fn because(scene: &Scene<'_>, message: String) -> String {
+    match bootstrap::obstacle(scene).or_else(|| cause::first(scene)) {
+        Some(why) => format!("{message}; {why}"),
+        None => message,
     }
 }
 
 fn progressing_on(scene: &Scene<'_>, status: &mut EtcdClusterStatus, observed: &ObservedSpec) {
+    if let Some(why) = bootstrap::obstacle(scene) {
+        progressing(scene, status, true, reason::WAITING_FOR_LEFTOVERS, &why);
+        return;
+    }
     if let Some(seed) = waiting_seed(scene) {
         let message = format!("waiting for the Pod of bootstrap member \"{seed}\"");
-        progressing(scene, status, true, reason::WAITING_FOR_SEED, &message);
+        progressing(scene, status, true, reason::WAITING_FOR_SEED, &because(scene, message));
         return;
     }
     // A target that is being worked on keeps the reason it was taken up for; one that was reached before has lost a
     // member since.
     let current = conditions::find(&status.conditions, conditions::PROGRESSING);
-    if current.is_none_or(|c| c.status == "False" || c.reason == reason::WAITING_FOR_SEED) {
-        let message = format!("working towards {} ready members", observed.replicas);
-        progressing(scene, status, true, reason::RECONCILING, &message);
-    }
+    let kept = current.filter(|c| c.status == "True").and_then(|c| {
+        [reason::INITIAL_SNAPSHOT, reason::SPEC_CHANGED, reason::RETRY_AFTER_DEADLINE]
+            .into_iter()
+            .find(|r| *r == c.reason)
+    });
+    let message = format!("working towards {}", of(observed));
+    progressing(scene, status, true, kept.unwrap_or(reason::RECONCILING), &because(scene, message));
 }
 
 /// The seed, while it has no Pod and nothing has formed.
@@ -147,9 +197,48 @@ mod tests {
         let mut world = three();
         world.member(0).etcd = None;
         crate::fixtures::unready(world.member(0).pod.as_mut().unwrap());
-        world.view.cluster.as_mut().unwrap().spec.replicas = Some(5);
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.spec.replicas = Some(5);
+        cluster.metadata.generation = Some(2);
+        let later = now() + SignedDuration::from_mins(5);
+        cluster.status.as_mut().unwrap().progress_deadline = Some(conditions::wire_time(later));
         world.settle();
-        assert_eq!(world.status().observed.unwrap().replicas, 3, "not while a member is missing");
+        let status = world.status();
+        assert_eq!(
+            status.observed.unwrap().replicas,
+            3,
+            "not while one that has joined is missing, and time is left"
+        );
+        let judged =
+            |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| c.observed_generation == Some(2);
+        assert!(!status.conditions.iter().any(judged), "nothing was judged against what was not taken up");
+    }
+
+    #[test]
+    fn t33_an_edit_after_a_loss_is_taken_up_because_no_deadline_runs() {
+        let mut world = three();
+        world.member(0).etcd = None;
+        crate::fixtures::unready(world.member(0).pod.as_mut().unwrap());
+        world.view.cluster.as_mut().unwrap().spec.replicas = Some(1);
+        world.pass();
+        assert_eq!(world.status().observed.unwrap().replicas, 1);
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/SpecChanged");
+    }
+
+    #[test]
+    fn t34_an_edit_is_taken_up_while_only_those_are_missing_who_never_joined() {
+        let mut world = three();
+        world.view.cluster.as_mut().unwrap().spec.replicas = Some(5);
+        for _ in 0..3 {
+            world.pass();
+        }
+        assert!(world.status().progress_deadline.is_some());
+        assert!(world.view.members.len() > 3 && world.view.members.iter().any(|m| !m.has_joined()));
+        world.view.cluster.as_mut().unwrap().spec.replicas = Some(3);
+        world.pass();
+        assert_eq!(world.status().observed.unwrap().replicas, 3);
+        world.settle();
+        assert_eq!(world.view.members.len(), 3);
     }
 
     #[test]

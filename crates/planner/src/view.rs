@@ -1,5 +1,7 @@
 //! Everything known about one cluster, as plain data, and the questions the other files ask of it.
 
+use std::collections::BTreeMap;
+
 use api::conditions::{self, NewCondition};
 use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberStatus, ObservedSpec, ids, labels, names};
 use etcd::{Membership, Status};
@@ -9,7 +11,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
-use crate::member_status;
+use crate::identity::{self, Conflict, Identity};
+use crate::{Sightings, member_status, split};
 
 /// One cluster and all that belongs to it, read at one moment.
 #[derive(Clone, Debug, Default)]
@@ -23,10 +26,24 @@ pub struct ClusterView {
     pub headless_service: Option<Service>,
     pub client_service: Option<Service>,
     pub budget: Option<PodDisruptionBudget>,
+    /// Pods and claims with this cluster's label that no EtcdMember stands for.
+    pub strays: Vec<Stray>,
+    /// What the API server refused when it was last tried, by the object it is about, in a sentence.
+    pub refused: BTreeMap<String, String>,
     pub etcd: EtcdView,
     pub settings: Settings,
     /// Randomness for new names, drawn by whoever made the view, so that the plan itself stays a function.
     pub entropy: u64,
+}
+
+/// Something that may hold data of a cluster, and belongs to no EtcdMember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// `Pod` or `PersistentVolumeClaim`.
+    pub kind: &'static str,
+    pub name: String,
+    /// It is on its way out.
+    pub leaving: bool,
 }
 
 /// One EtcdMember with what it owns and what its etcd process says.
@@ -37,6 +54,10 @@ pub struct MemberView {
     pub volume: Option<PersistentVolumeClaim>,
     /// The answer to Status in this pass; absent when there was nobody to ask.
     pub etcd: Option<Result<Status, etcd::Error>>,
+    /// Since when the operator itself has seen what it sees of the member.
+    pub seen: Sightings,
+    /// Its volume can be used on certain nodes only, and none of them is there and takes Pods.
+    pub stranded: bool,
 }
 
 /// What etcd says about itself.
@@ -48,6 +69,8 @@ pub struct EtcdView {
     pub failure: Option<etcd::Error>,
     /// How long ago a quorum last confirmed itself; nothing in this pass. Not a moment, because clocks are set.
     pub confirmed_ago: Option<SignedDuration>,
+    /// For how long more than one member has said that it leads; an election is over in a moment.
+    pub disputed_for: Option<SignedDuration>,
 }
 
 /// A fact and the member that stated it.
@@ -81,20 +104,15 @@ impl ClusterView {
         self.cluster.as_ref().filter(|c| c.metadata.deletion_timestamp.is_none())
     }
 
-    /// The etcd cluster that was formed, once it is on record.
+    /// The etcd cluster that was formed, once it is on record, with the cluster or with its members.
     pub fn etcd_cluster(&self) -> Option<u64> {
-        self.cluster.as_ref()?.status.as_ref()?.cluster_id.as_deref().and_then(ids::parse)
-    }
-
-    /// Whether `member` was made for the cluster object in this view, and not for an earlier one of the same name
-    /// (T10).
-    pub(crate) fn owns(&self, member: &EtcdMember) -> bool {
-        let Some(cluster) = &self.cluster else { return false };
-        match controller_uid(&member.metadata) {
-            Some(owner) => Some(owner) == cluster.metadata.uid.as_deref(),
-            // T8: adopted from the legacy operator, which leaves no owner; its cluster came with an id.
-            None => cluster.status.as_ref().is_some_and(|s| s.cluster_id.is_some()),
-        }
+        let cluster = self.cluster.as_ref()?;
+        let recorded = cluster.status.as_ref().and_then(|s| s.cluster_id.clone());
+        let id = recorded.or_else(|| {
+            let family = identity::family(self, cluster);
+            family.identity.cluster_id.filter(|_| family.conflict.is_none())
+        });
+        id.as_deref().and_then(ids::parse)
     }
 }
 
@@ -108,6 +126,35 @@ pub fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
 pub(crate) fn controlled_by<K: Resource<DynamicType = ()>>(owner: &K) -> Option<Vec<OwnerReference>> {
     let reference = owner.controller_owner_ref(&())?;
     Some(vec![OwnerReference { block_owner_deletion: Some(true), ..reference }])
+}
+
+/// Whose an object is that has the name and the label of one of ours.
+pub(crate) enum Ownership {
+    Ours,
+    /// Nobody's, and made by an operator like this one.
+    Free,
+    /// Somebody else's: who they are.
+    Foreign(String),
+}
+
+pub(crate) fn ownership(scene: &Scene<'_>, metadata: &ObjectMeta) -> Ownership {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let made_by_us = metadata
+        .labels
+        .as_ref()
+        .is_some_and(|l| l.get(labels::MANAGED_BY).is_some_and(|by| by == labels::OPERATOR));
+    match owners.iter().find(|o| o.controller == Some(true)) {
+        Some(owner) if Some(owner.uid.as_str()) == scene.cluster.metadata.uid.as_deref() => Ownership::Ours,
+        Some(owner) => Ownership::Foreign(format!("{} {} of UID {}", owner.kind, owner.name, owner.uid)),
+        None if made_by_us => Ownership::Free,
+        None => Ownership::Foreign("nobody".to_owned()),
+    }
+}
+
+/// The owners that an object has, and the cluster as the one that controls it.
+pub(crate) fn owners_with(metadata: &ObjectMeta, scene: &Scene<'_>) -> Vec<OwnerReference> {
+    let present = metadata.owner_references.clone().unwrap_or_default();
+    present.into_iter().chain(controlled_by(scene.cluster).unwrap_or_default()).collect()
 }
 
 impl MemberView {
@@ -210,19 +257,26 @@ pub(crate) struct Scene<'a> {
     pub view: &'a ClusterView,
     pub cluster: &'a EtcdCluster,
     pub members: Vec<Assessed<'a>>,
+    pub identity: Identity,
+    /// Why everything is held.
+    pub conflict: Option<Conflict>,
+    /// Why no list of members can be believed now (T28).
+    pub split: Option<String>,
+    /// The generation of the spec that conditions are judged against: not the newest one before it is taken up.
+    generation: Option<i64>,
     pub now: Timestamp,
 }
 
 impl<'a> Scene<'a> {
     pub fn new(view: &'a ClusterView, cluster: &'a EtcdCluster, now: Timestamp) -> Self {
-        let mut members: Vec<_> = view
-            .members
-            .iter()
-            .filter(|m| view.owns(&m.member))
-            .map(|m| Assessed { view: m, status: member_status::assess(view, cluster, m, now) })
-            .collect();
+        let family = identity::family(view, cluster);
+        let split = split::find(view, &family.members);
+        let list = view.etcd.membership.as_ref().map(|seen| &seen.fact).filter(|_| split.is_none());
+        let assess = |m| Assessed { view: m, status: member_status::assess(list, cluster, m, now) };
+        let mut members: Vec<_> = family.members.into_iter().map(assess).collect();
         members.sort_by(|a, b| age(a).cmp(&age(b)));
-        Self { view, cluster, members, now }
+        let (identity, conflict) = (family.identity, family.conflict);
+        Self { view, cluster, members, identity, conflict, split, generation: judged(cluster), now }
     }
 
     /// What the cluster is being made into; before the first pass has latched it, what the user asks for.
@@ -235,8 +289,36 @@ impl<'a> Scene<'a> {
         self.cluster.status.as_ref().and_then(|s| s.cluster_id.clone())
     }
 
+    /// Whether there is an etcd cluster behind this object. A member that is on record as having joined proves it as well
+    /// as the cluster's own record, which can get lost (T26).
     pub fn is_formed(&self) -> bool {
         self.cluster_id().is_some()
+            || self.identity.cluster_id.is_some()
+            || self.members.iter().any(|m| m.has_joined())
+    }
+
+    /// Whether a member has certainly never had data: it is not on record as having joined, and etcd, which has to answer
+    /// once there is one, does not know it by a name it can only have from a start (T7; a status can get lost, T26).
+    pub fn is_newcomer(&self, member: &MemberView) -> bool {
+        let unheard = |list: &Membership| member.row_in(list).is_none_or(|row| row.name.is_empty());
+        !member.has_joined() && (!self.is_formed() || self.membership().is_some_and(unheard))
+    }
+
+    /// Whether a member is of this cluster beyond doubt: it was made for this object, or its own etcd has named the cluster.
+    /// Those that were taken up are not removed before (T25).
+    pub fn is_confirmed(&self, member: &MemberView) -> bool {
+        let uid = self.cluster.metadata.uid.as_deref().unwrap_or_default();
+        let born_here = member.member.spec.cluster_token
+            == names::cluster_token(&self.view.namespace, &self.view.name, uid);
+        let named = member.member.status.as_ref().and_then(|s| s.cluster_id.clone());
+        born_here || (named.is_some() && named == self.cluster_id()) || !member.has_joined()
+    }
+
+    /// Members that name this cluster, but are not its own.
+    pub fn outsiders(&self) -> impl Iterator<Item = &'a MemberView> {
+        let ours =
+            |m: &&MemberView| self.members.iter().any(|own| own.uid() == m.uid() && own.name() == m.name());
+        self.view.members.iter().filter(move |m| !ours(m))
     }
 
     /// Members that are meant to run: not leaving, not paused.
@@ -244,8 +326,10 @@ impl<'a> Scene<'a> {
         self.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant)
     }
 
+    /// The list that decisions rest on; none if the members contradict it.
     pub fn membership(&self) -> Option<&'a Membership> {
-        self.view.etcd.membership.as_ref().map(|seen| &seen.fact)
+        let seen = self.view.etcd.membership.as_ref();
+        seen.map(|seen| &seen.fact).filter(|_| self.split.is_none())
     }
 
     /// The member that a row of etcd's list is about.
@@ -253,8 +337,21 @@ impl<'a> Scene<'a> {
         self.members.iter().find(|m| m.stands_for(row))
     }
 
-    /// Sets a condition of the cluster, stamped with the generation it speaks of.
+    /// Sets a condition of the cluster, stamped with the generation of the target it was judged against.
     pub fn set_condition(
+        &self,
+        status: &mut EtcdClusterStatus,
+        type_: &'static str,
+        on: bool,
+        reason: &'static str,
+        message: &str,
+    ) {
+        let condition = NewCondition::new(type_, on, reason, message, self.generation);
+        conditions::set_condition(&mut status.conditions, condition, self.now);
+    }
+
+    /// The same, for what is said about the spec as it is now.
+    pub fn set_condition_of_newest_spec(
         &self,
         status: &mut EtcdClusterStatus,
         type_: &'static str,
@@ -299,6 +396,16 @@ impl<'a> Scene<'a> {
             }
         }
     }
+}
+
+/// The generation that the target was taken from. It is not stored as such: as long as the spec is another one, what was
+/// said before stands.
+fn judged(cluster: &EtcdCluster) -> Option<i64> {
+    let status = cluster.status.as_ref();
+    let is_current =
+        status.and_then(|s| s.observed.as_ref()).is_none_or(|target| target.matches(&cluster.spec));
+    let before = status.and_then(|s| s.conditions.iter().filter_map(|c| c.observed_generation).max());
+    if is_current { cluster.metadata.generation } else { before.or(cluster.metadata.generation) }
 }
 
 /// Oldest first, then by name: the order members are listed and numbered in.

@@ -15,13 +15,26 @@ use crate::{Action, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.running().filter(|m| !m.is_pending() && !m.is_memory()) {
+        let name = names::pvc(member.name());
         match &member.volume {
+            None if plan.lets_go(member.name()) => {}
             // T7: the member is replaced instead, if the others can do without it.
-            None if member.has_joined() => {}
+            None if !scene.is_newcomer(member) => {}
             None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
             // H15: mounting a stranger's volume could mix two clusters' data.
             Some(found) if !member.owns(&found.metadata) => {
-                plan.wait_for(format!("{} is owned by a different EtcdMember", names::pvc(member.name())));
+                plan.complain(format!(
+                    "PersistentVolumeClaim {name} is not owned by EtcdMember {}; delete or rename it",
+                    member.name()
+                ));
+            }
+            Some(found) if found.metadata.deletion_timestamp.is_some() && member.living_pod().is_some() => {
+                plan.complain(format!(
+                    "PersistentVolumeClaim {name} is being deleted, and its data goes when Pod {} ends; have the member \
+                     replaced first: kubectl delete etcdmember {}",
+                    member.name(),
+                    member.name()
+                ));
             }
             Some(_) => {}
         }
@@ -29,10 +42,10 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 /// Whether the member may get a Pod as far as its data goes.
-pub(crate) fn is_usable(member: &MemberView) -> bool {
+pub(crate) fn is_usable(scene: &Scene<'_>, member: &MemberView) -> bool {
     match &member.volume {
         // Its Pod may be created together with the claim.
-        None => !member.has_joined(),
+        None => scene.is_newcomer(member),
         Some(found) => {
             member.owns(&found.metadata)
                 && lost_data(member).is_none()

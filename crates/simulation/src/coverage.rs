@@ -34,7 +34,8 @@ impl Coverage {
         let text = format!("{action:?}");
         let kind = text.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
         let detail = match action {
-            Action::DeleteMember { because: planner::Leaving::Surplus, .. } => "(surplus)",
+            Action::DeleteMember { because: planner::Leaving::Surplus { .. }, .. } => "(surplus)",
+            Action::DeleteMember { because: planner::Leaving::Outdated, .. } => "(outdated)",
             Action::DeleteMember { .. } => "(broken)",
             Action::ReleaseMember { because: planner::Release::OutOfEtcd, .. } => "(out of etcd)",
             Action::ReleaseMember { because: planner::Release::NeverFormed, .. } => "(never formed)",

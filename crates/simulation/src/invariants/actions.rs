@@ -33,7 +33,9 @@ pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Opt
         {
             Some(Violation::new(7, format!("{action:?} without a list that was read in this pass")))
         }
-        Action::DeleteMember { name, because: Leaving::Surplus, .. } => least_missed(world, &pass, name),
+        Action::DeleteMember { name, because: Leaving::Surplus { .. }, .. } => {
+            least_missed(world, &pass, name)
+        }
         _ => None,
     }
 }

@@ -26,6 +26,8 @@ pub struct Mutation {
     pub believes_strangers: bool,
     /// Puts a member on record with the claim in its cache, without a live look at it.
     pub records_unseen: bool,
+    /// Takes no live look before it acts.
+    pub blind: bool,
 }
 
 /// The operator as it is.
@@ -42,6 +44,7 @@ impl Mutation {
             keeps_list: false,
             believes_strangers: false,
             records_unseen: false,
+            blind: false,
         }
     }
 
@@ -70,6 +73,11 @@ impl Mutation {
         self
     }
 
+    const fn blindly(mut self) -> Self {
+        self.blind = true;
+        self
+    }
+
     const fn recording_unseen(mut self) -> Self {
         self.records_unseen = true;
         self
@@ -80,7 +88,8 @@ impl Mutation {
 pub fn all() -> &'static [Mutation] {
     static ALL: [Mutation; 30] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
-            .planning(plans::heals_without_quorum),
+            .planning(plans::heals_without_quorum)
+            .blindly(),
         Mutation::new("frozen-status", "T2: no answer from etcd, no new status")
             .planning(plans::frozen_status),
         Mutation::new("remove-once", "T3: a member that is out already keeps its finalizer")
@@ -97,18 +106,21 @@ pub fn all() -> &'static [Mutation] {
             .planning(plans::no_guard)
             .doing(deeds::born_without_finalizer),
         Mutation::new("parent-by-name", "T10: whoever has the cluster's name belongs to it")
-            .believing(beliefs::parent_by_name),
+            .believing(beliefs::parent_by_name)
+            .blindly(),
         Mutation::new("restless-message", "T11: a message that differs each time")
             .planning(plans::restless_message),
         Mutation::new("bootstrap-over-loss", "T12: nothing left, so begin anew")
-            .believing(beliefs::never_formed),
+            .believing(beliefs::never_formed)
+            .blindly(),
         Mutation::new("stale-list", "T13: a joiner that was overtaken is not told")
             .planning(plans::stale_list),
         Mutation::new("labels-stay", "T19: a Pod's role is what it was born with")
             .planning(plans::labels_stay),
         Mutation::new("newest-leaves", "T22: the newest leaves, however well it is")
-            .planning(plans::newest_leaves),
-        Mutation::new("two-seeds", "H1: more than one seed").planning(plans::two_seeds),
+            .planning(plans::newest_leaves)
+            .blindly(),
+        Mutation::new("two-seeds", "H1: more than one seed").planning(plans::two_seeds).blindly(),
         Mutation::new("voting-add", "H3: joiners vote before they run").doing(deeds::voting_add),
         Mutation::new("no-promotion", "H4: the last learner is never promoted").planning(plans::no_promotion),
         Mutation::new("promote-first", "H5: learners are promoted before a pending one is told whom to join")
@@ -119,9 +131,11 @@ pub fn all() -> &'static [Mutation] {
         )
         .doing(deeds::list_from_objects),
         Mutation::new("two-leave", "H11: the next one leaves while one is leaving")
-            .planning(plans::two_leave),
+            .planning(plans::two_leave)
+            .blindly(),
         Mutation::new("pause-deletes", "H26: the last member is deleted instead of put to sleep")
-            .planning(plans::pause_deletes),
+            .planning(plans::pause_deletes)
+            .blindly(),
         Mutation::new("memory-starts-again", "H27: a member in memory gets another Pod")
             .believing(beliefs::memory_never_had_a_pod),
         Mutation::new("budget-stays", "H28: the budget is made once").planning(plans::budget_stays),
@@ -129,14 +143,16 @@ pub fn all() -> &'static [Mutation] {
             .believing(beliefs::seeds_are_settled)
             .doing(deeds::seeds_start_new),
         Mutation::new("release-without-quorum", "rule 4: no answer from etcd is taken for a yes")
-            .planning(plans::release_without_quorum),
+            .planning(plans::release_without_quorum)
+            .blindly(),
         Mutation::new("removal-in-memory", "a removal that is nowhere on disk when the volume goes")
             .planning(plans::removal_in_memory),
         Mutation::new("any-answer", "whoever has a member's address is believed").believing_strangers(),
         Mutation::new("old-list", "rule 7: the list of an earlier pass will do").with_an_old_list(),
         Mutation::new("optimist", "rule 6: no quorum is said to be one").planning(plans::optimist),
         Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit")
-            .planning(plans::all_at_once),
+            .planning(plans::all_at_once)
+            .blindly(),
     ];
     &ALL
 }

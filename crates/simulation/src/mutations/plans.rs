@@ -1,10 +1,14 @@
 //! Operators that see the right thing and want the wrong one.
 
 use api::{EtcdMember, conditions, labels};
-use planner::{Action, ClusterView, Leaving, MemberView, Plan, Release};
+use planner::{Action, ClusterView, Ending, Leaving, Loss, MemberView, Plan, Release};
 
 fn delete(member: &MemberView, because: Leaving) -> Action {
     Action::DeleteMember { name: member.name().to_owned(), uid: member.uid().to_owned(), because }
+}
+
+fn surplus(view: &ClusterView) -> Leaving {
+    Leaving::Surplus { wanted: i32::try_from(wanted(view)).unwrap_or(0) }
 }
 
 fn release(member: &MemberView) -> Action {
@@ -35,7 +39,7 @@ pub(super) fn heals_without_quorum(view: &ClusterView, plan: &mut Plan) {
         if member.is_deleting() {
             plan.actions.push(release(member));
         } else if crash_loops(member) {
-            plan.actions.push(delete(member, Leaving::Broken("crash-loops".to_owned())));
+            plan.actions.push(delete(member, Leaving::Broken(Loss::CrashLoop { restarts: 5 })));
         }
     }
 }
@@ -104,8 +108,10 @@ pub(super) fn newest_leaves(view: &ClusterView, plan: &mut Plan) {
         view.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant && m.has_joined());
     let newest = running.max_by_key(|m| m.member.metadata.creation_timestamp.as_ref().map(|t| t.0));
     for action in &mut plan.actions {
-        if let (Action::DeleteMember { because: Leaving::Surplus, .. }, Some(newest)) = (&*action, newest) {
-            *action = delete(newest, Leaving::Surplus);
+        if let (Action::DeleteMember { because: Leaving::Surplus { .. }, .. }, Some(newest)) =
+            (&*action, newest)
+        {
+            *action = delete(newest, surplus(view));
         }
     }
 }
@@ -145,7 +151,7 @@ pub(super) fn two_leave(view: &ClusterView, plan: &mut Plan) {
     let running: Vec<_> =
         view.members.iter().filter(|m| !m.is_deleting() && !m.member.spec.dormant).collect();
     if leaving && running.len() > wanted(view).max(1) && view.etcd.membership.is_some() {
-        plan.actions.extend(running.first().map(|m| delete(m, Leaving::Surplus)));
+        plan.actions.extend(running.first().map(|m| delete(m, surplus(view))));
     }
 }
 
@@ -154,7 +160,7 @@ pub(super) fn pause_deletes(view: &ClusterView, plan: &mut Plan) {
         if let Action::SetDormant { name, dormant: true, .. } = action
             && let Some(member) = view.members.iter().find(|m| m.name() == name)
         {
-            *action = delete(member, Leaving::Surplus);
+            *action = delete(member, surplus(view));
         }
     }
 }
@@ -189,6 +195,6 @@ pub(super) fn all_at_once(view: &ClusterView, plan: &mut Plan) {
             continue;
         };
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        plan.actions.push(Action::DeletePod { name: member.name().to_owned(), uid });
+        plan.actions.push(Action::DeletePod { name: member.name().to_owned(), uid, because: Ending::Ended });
     }
 }

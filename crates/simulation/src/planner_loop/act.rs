@@ -1,10 +1,13 @@
 //! Actions as calls: what the operator's `act` sends for each action, the live look it takes before a destructive one,
 //! and how it reads the answer.
 
-use api::{EtcdMemberStatus, labels, names};
+use std::collections::BTreeMap;
+
+use api::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use operator::observe::endpoint;
-use planner::{Action, ClusterView, Leaving, MemberView, Release};
+use planner::{Action, ClusterView, Look, Which};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,114 +16,46 @@ use super::memory::Stop;
 use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
 use crate::apiserver::{DeleteOptions, Kind, Propagation};
 
-/// A last, live look before an action, and what it must show.
-pub struct Look {
-    pub call: Call,
-    pub wanted: Wanted,
-}
-
-/// What has to be true.
-pub enum Wanted {
-    /// The cluster of this UID lives.
-    Alive(Option<String>),
-    /// The cluster of this UID lives, and does not know of any etcd cluster yet.
-    Unformed(Option<String>),
-    /// The cluster is gone, going, or another one.
-    ClusterGone(Option<String>),
-    /// Nobody has that name.
-    Absent,
-    /// It does not belong to this member.
-    NotOf(String),
-    /// It is the one of this UID.
-    Same(String),
-}
-
-/// The live look that an action needs.
-pub fn look(view: &ClusterView, action: &Action) -> Option<Look> {
-    match action {
-        Action::CreateService(_) | Action::CreateBudget(_) => {
-            let cluster = view
-                .living_cluster()
-                .filter(|c| c.status.as_ref().is_some_and(|s| s.cluster_id.is_some()))?;
-            let call = Call::Get(ETCD_CLUSTER, view.name.clone());
-            Some(Look { call, wanted: Wanted::Alive(cluster.metadata.uid.clone()) })
-        }
-        Action::DeleteMember { name, because: Leaving::Broken(_), .. } => look_for_loss(view, name),
-        Action::ReleaseMember { because: Release::ClusterDeleted { cluster, uid }, .. } => {
-            let call = Call::Get(ETCD_CLUSTER, cluster.clone());
-            Some(Look { call, wanted: Wanted::ClusterGone(uid.clone()) })
-        }
-        Action::ReleaseMember { because: Release::NeverFormed, .. } => {
-            let uid = view.cluster.as_ref().and_then(|c| c.metadata.uid.clone());
-            Some(Look { call: Call::Get(ETCD_CLUSTER, view.name.clone()), wanted: Wanted::Unformed(uid) })
-        }
-        Action::RemoveOrphan { member, .. } => {
-            Some(Look { call: Call::Get(ETCD_MEMBER, member.clone()), wanted: Wanted::Absent })
-        }
-        _ => None,
+/// The call that takes a live look.
+pub fn look(look: &Look) -> Call {
+    let kind = match look.kind {
+        planner::Kind::Cluster => ETCD_CLUSTER,
+        planner::Kind::Member => ETCD_MEMBER,
+        planner::Kind::Pod => POD,
+        planner::Kind::Claim => CLAIM,
+    };
+    match &look.which {
+        Which::Named(name) => Call::Get(kind, name.clone()),
+        Which::Labelled(cluster) => Call::List(kind, format!("{}={cluster}", labels::CLUSTER)),
     }
 }
 
-fn look_for_loss(view: &ClusterView, name: &str) -> Option<Look> {
-    let member = view.members.iter().find(|m| m.name() == name)?;
-    let call = if member.is_memory() && member.pod.is_none() {
-        Call::Get(POD, name.to_owned())
-    } else if !member.is_memory() && member.volume.is_none() {
-        Call::Get(CLAIM, names::pvc(name))
-    } else {
-        return None;
-    };
-    Some(Look { call, wanted: Wanted::NotOf(member.uid().to_owned()) })
-}
-
-/// The live look that a member's status needs.
-pub fn look_for_claim(member: &MemberView, status: &EtcdMemberStatus) -> Option<Look> {
-    let wanted = Wanted::Same(planner::claim_to_confirm(member, status)?.to_owned());
-    Some(Look { call: Call::Get(CLAIM, names::pvc(member.name())), wanted })
-}
-
-/// What the look says about the action.
-pub fn judge(wanted: &Wanted, answer: Result<Answer, Failure>) -> Result<(), Stop> {
-    let live = match answer {
-        Ok(Answer::Object(object)) => Some(object),
-        Err(Failure::Api(error)) if error.reason == "NotFound" => None,
-        Ok(_) => None,
-        Err(failure) => return Err(Stop::Failed(failure)),
-    };
-    let uid = |o: &Value| o["metadata"]["uid"].as_str().map(str::to_owned);
-    let alive = |o: &Value| o["metadata"]["deletionTimestamp"].is_null();
-    match wanted {
-        Wanted::Alive(wanted) if live.as_ref().is_some_and(|c| uid(c) == *wanted && alive(c)) => Ok(()),
-        Wanted::Unformed(wanted)
-            if live.as_ref().is_some_and(|c| uid(c) == *wanted && c["status"]["clusterID"].is_null()) =>
-        {
-            Ok(())
-        }
-        Wanted::Alive(_) | Wanted::Unformed(_) => Err(Stop::Stale),
-        Wanted::ClusterGone(wanted) => {
-            let lives = live.as_ref().is_some_and(|c| (wanted.is_none() || uid(c) == *wanted) && alive(c));
-            if lives { Err(Stop::Stale) } else { Ok(()) }
-        }
-        Wanted::Absent => live.map_or(Ok(()), |_| Err(Stop::Stale)),
-        Wanted::NotOf(member) => match live {
-            Some(live) if controller(&live) == Some(member) => {
-                Err(Stop::Refused("it is there, but without its label".to_owned()))
-            }
-            _ => Ok(()),
-        },
-        Wanted::Same(wanted) => {
-            if live.as_ref().and_then(uid).as_ref() == Some(wanted) {
-                Ok(())
-            } else {
-                Err(Stop::Stale)
-            }
-        }
+/// What a look found.
+pub fn found(answer: Result<Answer, Failure>) -> Result<Vec<Value>, Stop> {
+    match answer {
+        Ok(Answer::Object(object)) => Ok(vec![object]),
+        Ok(Answer::Objects(objects)) => Ok(objects),
+        Err(Failure::Api(error)) if error.reason == "NotFound" => Ok(vec![]),
+        Ok(_) => Ok(vec![]),
+        Err(failure) => Err(Stop::Failed(failure)),
     }
 }
 
-fn controller(object: &Value) -> Option<&str> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|o| o["controller"] == json!(true))?["uid"].as_str()
+/// The patch that puts labels back on this very object.
+pub fn relabel(uid: &str, labels: &BTreeMap<String, String>) -> Value {
+    json!({ "metadata": { "uid": uid, "labels": labels } })
+}
+
+/// The metadata of what an action makes.
+pub fn made(action: &Action) -> Option<(Kind, &ObjectMeta)> {
+    Some(match action {
+        Action::CreateService(service) => (SERVICE, &service.metadata),
+        Action::CreateBudget(budget) => (BUDGET, &budget.metadata),
+        Action::CreateMember(member) => (ETCD_MEMBER, &member.metadata),
+        Action::CreateVolume(claim) => (CLAIM, &claim.metadata),
+        Action::CreatePod(pod) => (POD, &pod.metadata),
+        _ => return None,
+    })
 }
 
 /// The call that carries an action out; a reason when there is nobody to call.
@@ -138,7 +73,17 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
         }
         Action::DeleteBudget { name, uid } => delete(BUDGET, name, uid),
         Action::DeleteMember { name, uid, .. } => delete(ETCD_MEMBER, name, uid),
-        Action::DeletePod { name, uid } => delete(POD, name, uid),
+        Action::DeletePod { name, uid, .. } => delete(POD, name, uid),
+        Action::AdoptService { name, uid, owners } => Call::Patch(
+            SERVICE,
+            name.clone(),
+            json!({ "metadata": { "uid": uid, "ownerReferences": owners } }),
+        ),
+        Action::AdoptBudget { name, uid, owners } => Call::Patch(
+            BUDGET,
+            name.clone(),
+            json!({ "metadata": { "uid": uid, "ownerReferences": owners } }),
+        ),
         Action::AdoptMember { name, uid, owners } => {
             let metadata =
                 json!({ "uid": uid, "resourceVersion": version(view, name), "ownerReferences": owners });
@@ -194,8 +139,7 @@ pub fn outcome(call: &Call, answer: Result<Answer, Failure>) -> Result<Option<(K
         Err(Failure::Api(error)) => match (call, error.reason) {
             (Call::Delete(..), "NotFound") => Ok(None),
             (Call::Delete(..), "Conflict") => Err(Stop::Stale),
-            // The operator looks why; here nobody else makes objects under such names, so the cache lags.
-            (Call::Create(..), "AlreadyExists") => Err(Stop::Stale),
+            (Call::Create(..), "AlreadyExists") => Err(Stop::Occupied),
             (Call::Patch(..) | Call::ReplaceStatus(..), "Conflict" | "NotFound") => Err(Stop::Stale),
             // Another object has the name.
             (Call::Patch(..), "Invalid") if error.fields.iter().any(|f| f == "metadata.uid") => {

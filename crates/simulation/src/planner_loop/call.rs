@@ -3,7 +3,7 @@
 use etcd::{Endpoint, Membership, Status};
 use serde_json::Value;
 
-use crate::apiserver::{ApiError, DeleteOptions, Deletion, Kind, Sub};
+use crate::apiserver::{ApiError, DeleteOptions, Deletion, Kind, Selector, Sub};
 use crate::world::{NAMESPACE, World};
 use crate::{Millis, etcd as model};
 
@@ -18,6 +18,8 @@ pub const WRITE_LIMIT: Millis = 5000;
 #[derive(Clone, Debug)]
 pub enum Call {
     Get(Kind, String),
+    /// All that the selector selects.
+    List(Kind, String),
     Create(Kind, Value),
     Patch(Kind, String, Value),
     ReplaceStatus(Kind, String, Value),
@@ -43,6 +45,7 @@ pub enum EtcdCall {
 #[derive(Clone, Debug)]
 pub enum Answer {
     Object(Value),
+    Objects(Vec<Value>),
     /// The object is gone, or is going and looks like this.
     Deleted,
     Status(Status),
@@ -61,7 +64,7 @@ pub enum Failure {
 impl Call {
     /// Whether it changes anything.
     pub fn is_write(&self) -> bool {
-        !matches!(self, Self::Get(..) | Self::Etcd(_, EtcdCall::Status | EtcdCall::Members))
+        !matches!(self, Self::Get(..) | Self::List(..) | Self::Etcd(_, EtcdCall::Status | EtcdCall::Members))
     }
 
     /// How long its caller waits at most.
@@ -103,6 +106,11 @@ impl Call {
         let mut api = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let object = match self {
             Self::Get(kind, name) => api.get(*kind, NAMESPACE, name),
+            Self::List(kind, selector) => {
+                let selector = Selector::labels(selector).unwrap_or_default();
+                let (objects, _) = api.list(*kind, Some(NAMESPACE), &selector);
+                return Ok(Answer::Objects(objects));
+            }
             Self::Create(kind, object) => api.create(now, *kind, NAMESPACE, object.clone(), &mut world.rng),
             Self::Patch(kind, name, patch) => api.patch_merge(now, *kind, NAMESPACE, name, patch, None),
             Self::ReplaceStatus(kind, name, object) => {

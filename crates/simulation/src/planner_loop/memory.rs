@@ -1,6 +1,8 @@
 //! When the operator comes back to a cluster: the same waits as in the operator, with the simulation's own chance.
 
-use planner::Next;
+use std::collections::BTreeMap;
+
+use planner::{Next, Restraint, Watchman};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -9,6 +11,7 @@ use crate::Millis;
 
 const AT_REST: f64 = 30_000.0;
 const UNTOLD: Millis = 1000;
+const FOLLOWED: u32 = 20;
 
 /// What is remembered of a cluster between two passes.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +20,16 @@ pub struct Memory {
     polling_since: Option<Millis>,
     pub untold_since: Option<Millis>,
     pub quorum_at: Option<Millis>,
+    pub watchman: Watchman,
+    pub restraint: Restraint,
+    pub refused: BTreeMap<String, String>,
 }
 
 /// What became of a plan's actions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     pub progressed: bool,
-    pub left_out: bool,
+    pub held_back: Option<Millis>,
 }
 
 /// Why a pass ended early.
@@ -31,6 +37,8 @@ pub struct Outcome {
 pub enum Stop {
     /// The object has changed since it was read.
     Stale,
+    /// Something of that name is there; why is looked up.
+    Occupied,
     Refused(String),
     Failed(Failure),
 }
@@ -53,24 +61,30 @@ impl Memory {
         let retry = waits(100.0, 30_000.0, 1.3, self.failures);
         if let Some(stop) = stop {
             self.failures += 1;
+            if outcome.progressed && self.failures <= FOLLOWED {
+                return 0;
+            }
             let again = if *stop == Stop::Stale { retry.min(1000.0) } else { retry };
             return jittered(again, rng);
         }
-        self.failures = if outcome.left_out { self.failures + 1 } else { 0 };
+        self.failures = 0;
         if next != Next::Soon || outcome.progressed {
             self.polling_since = None;
         }
-        match next {
+        let again = match next {
             _ if outcome.progressed => 0,
-            Next::Now if outcome.left_out => jittered(retry, rng),
             Next::Now => 0,
             Next::Soon => {
                 let waited = now - *self.polling_since.get_or_insert(began);
                 let again = (waited / 10).max(now - began).clamp(100, 5000);
                 jittered(again as f64, rng)
             }
-            Next::AtRest if outcome.left_out => jittered(retry, rng),
             Next::AtRest => jittered(AT_REST, rng),
+        };
+        match outcome.held_back {
+            Some(pause) if next == Next::Now => pause,
+            Some(pause) => again.min(pause),
+            None => again,
         }
     }
 }

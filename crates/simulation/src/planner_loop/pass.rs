@@ -41,8 +41,14 @@ pub struct Pass {
     pub quorum_at: Option<Millis>,
     /// The linearizable list was read in this very pass.
     pub list_read: bool,
-    /// The live look before the action at hand has been taken.
-    pub confirmed: bool,
+    /// So many live looks before the step at hand have been taken.
+    pub looked: usize,
+    /// The actions that failed or were held back.
+    pub failed: Vec<planner::Action>,
+    /// A status could not be written.
+    pub unreported: bool,
+    /// What was refused in this pass, by object.
+    pub refused: std::collections::BTreeMap<String, String>,
 }
 
 impl Pass {
@@ -67,7 +73,10 @@ impl Pass {
             failure: None,
             quorum_at,
             list_read: false,
-            confirmed: false,
+            looked: 0,
+            failed: vec![],
+            unreported: false,
+            refused: std::collections::BTreeMap::new(),
         }
     }
 

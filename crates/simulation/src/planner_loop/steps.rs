@@ -2,7 +2,8 @@
 
 use api::{EtcdCluster, EtcdMember};
 use operator::cache::{Cached, Key};
-use planner::Action;
+use operator::stranded;
+use planner::{Action, Contradiction, Look};
 use rand::RngExt;
 use serde_json::Value;
 
@@ -11,7 +12,8 @@ use super::memory::Stop;
 use super::pass::{Pass, Phase};
 use super::{Simulation, act, key};
 use crate::Millis;
-use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER};
+use crate::apiserver::Selector;
+use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER, NODE, VOLUME};
 use crate::invariants;
 use crate::script::Fate;
 
@@ -68,6 +70,7 @@ impl Simulation {
                     self.world.ledger.violate(invariants::Violation::new(9, what));
                 }
                 worker.memory.quorum_at = pass.quorum_at;
+                worker.memory.refused = std::mem::take(&mut pass.refused);
                 let (next, stop) = (pass.plan.next, pass.stop.as_ref());
                 let span = (pass.began, now);
                 let again = worker.memory.come_back(next, pass.outcome, stop, span, &mut self.world.rng);
@@ -158,6 +161,13 @@ impl Simulation {
             jiff::SignedDuration::from_millis(i64::try_from(self.world.now - at).unwrap_or(i64::MAX))
         };
         pass.view.etcd.confirmed_ago = pass.quorum_at.map(ago);
+        let now = std::time::Duration::from_millis(self.world.now);
+        self.look_for_strandings(pass);
+        if let Some(operator) = self.operators.get_mut(&id) {
+            let memory = &mut operator.workers.entry(key(&pass.view.name)).or_default().memory;
+            memory.watchman.look(&mut pass.view, now);
+            pass.view.refused.clone_from(&memory.refused);
+        }
         if self.mutation.keeps_list {
             self.remember_list(pass);
         }
@@ -202,13 +212,24 @@ impl Simulation {
         let Some(action) = pass.plan.actions.get(index).cloned() else {
             return self.acted(id, pass);
         };
+        if pass.failed.iter().any(|failed| action.waits_for(failed)) {
+            pass.phase = Phase::Act(index + 1);
+            return Next::After(0);
+        }
         // Whoever was deposed finds its lease run out before every step.
         if self.leader != Some(id) {
             self.failed(pass, index, &action, Stop::Stale);
             return Next::After(0);
         }
-        if let Some(look) = act::look(&pass.view, &action).filter(|_| !pass.confirmed) {
-            return self.take_a_look(id, pass, &look, |this, pass, stop| {
+        if let Some(pause) = self.held_back(id, pass, &action) {
+            pass.outcome.held_back = Some(pass.outcome.held_back.map_or(pause, |known| known.min(pause)));
+            pass.failed.push(action);
+            pass.phase = Phase::Act(index + 1);
+            return Next::After(0);
+        }
+        let looks = if self.mutation.blind { vec![] } else { action.looks(&pass.view) };
+        if let Some(look) = looks.get(pass.looked) {
+            return self.take_a_look(id, pass, look, |this, pass, stop| {
                 this.failed(pass, index, &action, stop);
             });
         }
@@ -241,18 +262,81 @@ impl Simulation {
                 self.coverage.done(&action);
                 pass.outcome.progressed = true;
                 pass.phase = Phase::Act(index + 1);
-                pass.confirmed = false;
+                pass.looked = 0;
+                let now = std::time::Duration::from_millis(self.world.now);
+                if let Some(operator) = self.operators.get_mut(&id) {
+                    let worker = operator.workers.entry(key(&pass.view.name)).or_default();
+                    worker.memory.restraint.done(&action, now);
+                }
             }
+            Err(Stop::Occupied) => return self.explain(id, pass, index, &action, took),
             Err(stop) => self.failed(pass, index, &action, stop),
         }
         Next::After(took)
+    }
+
+    /// How long a step that was taken again and again has to wait.
+    fn held_back(&self, id: usize, pass: &Pass, action: &Action) -> Option<Millis> {
+        let now = std::time::Duration::from_millis(self.world.now);
+        let worker = self.operators.get(&id)?.workers.get(&key(&pass.view.name))?;
+        let pause = worker.memory.restraint.holds_back(action, now)?;
+        u64::try_from(pause.as_millis()).ok()
+    }
+
+    /// Something of the name that was to be made is there: looks whose it is, and puts its labels back if it is ours.
+    fn explain(&mut self, id: usize, pass: &mut Pass, index: usize, action: &Action, took: Millis) -> Next {
+        let Some((kind, wanted)) = act::made(action) else { return Next::After(took) };
+        let name = wanted.name.clone().unwrap_or_default();
+        let (answer, looked) = match self.call(id, &Call::Get(kind, name.clone()), None, 0) {
+            Called::Died => return Next::Dead,
+            Called::Answered(answer, looked) => (answer, looked),
+        };
+        let stop = match act::found(answer) {
+            Err(stop) => stop,
+            Ok(found) => match found.first().map(|found| planner::occupied(&name, wanted, found)) {
+                None | Some(Contradiction::Stale(_)) => Stop::Stale,
+                Some(Contradiction::Refused(why)) => Stop::Refused(why),
+                Some(Contradiction::Unlabelled { uid, labels }) => {
+                    let call = Call::Patch(kind, name, act::relabel(&uid, &labels));
+                    match self.call(id, &call, None, pass.began) {
+                        Called::Died => return Next::Dead,
+                        Called::Answered(answer, _) => {
+                            if let Ok(written) = act::outcome(&call, answer) {
+                                self.take_in(id, written);
+                            }
+                            Stop::Stale
+                        }
+                    }
+                }
+            },
+        };
+        self.failed(pass, index, action, stop);
+        Next::After(took + looked)
+    }
+
+    /// As the operator finds out whether a volume can be used on any node: from live volumes and nodes.
+    fn look_for_strandings(&self, pass: &mut Pass) {
+        let api = self.world.api();
+        for member in &mut pass.view.members {
+            let volume = member.volume.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+            let Some(volume) = volume.filter(|_| member.pod.as_ref().is_some_and(stranded::has_no_node))
+            else {
+                continue;
+            };
+            let Ok(volume) = api.get(VOLUME, "", &volume) else { continue };
+            let (nodes, _) = api.list(NODE, None, &Selector::all());
+            let nodes: Vec<_> =
+                nodes.iter().filter_map(|node| serde_json::from_value(node.clone()).ok()).collect();
+            member.stranded =
+                serde_json::from_value(volume).is_ok_and(|volume| stranded::is_stranded(&volume, &nodes));
+        }
     }
 
     /// Words about what was done may wait for the next pass; see [`planner::Plan::has_news`].
     fn acted(&mut self, id: usize, pass: &mut Pass) -> Next {
         let Some(operator) = self.operators.get_mut(&id) else { return Next::Dead };
         let memory = &mut operator.workers.entry(key(&pass.view.name)).or_default().memory;
-        let is_followed = pass.outcome.progressed && !pass.outcome.left_out;
+        let is_followed = pass.outcome.progressed && pass.stop.is_none() && pass.outcome.held_back.is_none();
         let (began, now) = (pass.began, self.world.now);
         let can_wait = is_followed && !pass.plan.has_news(&pass.view) && memory.may_tell_later(began, now);
         if can_wait {
@@ -267,31 +351,60 @@ impl Simulation {
         &mut self,
         id: usize,
         pass: &mut Pass,
-        look: &act::Look,
+        look: &Look,
         otherwise: impl FnOnce(&mut Self, &mut Pass, Stop),
     ) -> Next {
-        let (answer, took) = match self.call(id, &look.call, None, 0) {
+        let call = act::look(look);
+        let (answer, took) = match self.call(id, &call, None, 0) {
             Called::Died => return Next::Dead,
             Called::Answered(answer, took) => (answer, took),
         };
-        match act::judge(&look.wanted, answer) {
-            Ok(()) => pass.confirmed = true,
-            Err(stop) => otherwise(self, pass, stop),
-        }
+        let found = match act::found(answer) {
+            Ok(found) => found,
+            Err(stop) => {
+                otherwise(self, pass, stop);
+                return Next::After(took);
+            }
+        };
+        let stop = match look.judge(&found) {
+            Ok(()) => {
+                pass.looked += 1;
+                return Next::After(took);
+            }
+            Err(Contradiction::Stale(_)) => Stop::Stale,
+            Err(Contradiction::Refused(why)) => Stop::Refused(why),
+            Err(Contradiction::Unlabelled { uid, labels }) => {
+                if let (Call::Get(kind, name), Some(_)) = (&call, found.first()) {
+                    let patch = Call::Patch(*kind, name.clone(), act::relabel(&uid, &labels));
+                    if let Called::Died = self.call(id, &patch, None, pass.began) {
+                        return Next::Dead;
+                    }
+                }
+                Stop::Stale
+            }
+        };
+        otherwise(self, pass, stop);
         Next::After(took)
     }
 
     fn failed(&mut self, pass: &mut Pass, index: usize, action: &Action, stop: Stop) {
         self.coverage.failed(&stop);
         self.world.note(|_| format!("  {action}: not done, {stop:?}"));
-        pass.confirmed = false;
-        if action.is_optional() {
-            pass.outcome.left_out = true;
-            pass.phase = Phase::Act(index + 1);
-        } else {
-            pass.stop = Some(stop);
-            pass.phase = Phase::Report(0);
+        pass.looked = 0;
+        match &stop {
+            Stop::Refused(why) => drop(pass.refused.insert(why.clone(), why.clone())),
+            Stop::Failed(Failure::Api(error)) => {
+                let object = act::made(action).map_or_else(
+                    || action.to_string(),
+                    |(kind, meta)| format!("{} {}", kind.kind, meta.name.clone().unwrap_or_default()),
+                );
+                drop(pass.refused.insert(object, error.to_string()));
+            }
+            _ => {}
         }
+        pass.failed.push(action.clone());
+        pass.stop.get_or_insert(stop);
+        pass.phase = Phase::Act(index + 1);
     }
 
     fn take_out(&mut self, id: usize, cluster: &str, kind: crate::apiserver::Kind, name: &str, uid: &str) {
@@ -310,18 +423,29 @@ impl Simulation {
     fn report(&mut self, id: usize, pass: &mut Pass, index: usize) -> Next {
         let Some(operator) = self.operators.get(&id) else { return Next::Dead };
         let cache = operator.eyes.cache.clone();
-        let look =
-            pass.view.members.get(index).and_then(|member| {
-                act::look_for_claim(member, pass.plan.member_statuses.get(member.name())?)
-            });
-        let looks = !pass.confirmed && !self.mutation.records_unseen;
-        if let Some(look) = look.filter(|_| looks) {
-            return self.take_a_look(id, pass, &look, |_, pass, stop| {
+        // Statuses, too, are written only by who leads.
+        if self.leader != Some(id) {
+            pass.stop.get_or_insert(Stop::Stale);
+            return Next::Over;
+        }
+        let looks = self.looks_before_status(pass, index);
+        if let Some(look) = looks.get(pass.looked) {
+            return self.take_a_look(id, pass, look, |_, pass, stop| {
                 pass.stop.get_or_insert(stop);
-                pass.phase = Phase::Report(usize::MAX);
+                pass.unreported = true;
+                pass.looked = 0;
+                pass.phase = Phase::Report(index + 1);
             });
         }
-        pass.confirmed = false;
+        pass.looked = 0;
+        // The id of a cluster is on record after its members.
+        let is_new_id = || {
+            let before = pass.view.cluster.as_ref().and_then(|c| c.status.as_ref()?.cluster_id.as_ref());
+            pass.plan.cluster_status.as_ref().and_then(|s| s.cluster_id.as_ref()) != before
+        };
+        if index == pass.view.members.len() && pass.unreported && is_new_id() {
+            return Next::Over;
+        }
         let write = if let Some(member) = pass.view.members.get(index) {
             pass.plan.member_statuses.get(member.name()).and_then(|status| {
                 let latest = cache.latest(&member.member).unwrap_or_else(|| member.member.clone());
@@ -352,7 +476,8 @@ impl Simulation {
         let kind = if index < pass.view.members.len() { ETCD_MEMBER } else { ETCD_CLUSTER };
         let Ok((name, object)) = write else {
             pass.stop.get_or_insert(Stop::Stale);
-            return Next::Over;
+            pass.unreported = true;
+            return Next::After(0);
         };
         let call = Call::ReplaceStatus(kind, name, object);
         let (answer, took) = match self.call(id, &call, None, pass.began) {
@@ -363,10 +488,24 @@ impl Simulation {
             Ok(written) => self.take_in(id, written),
             Err(stop) => {
                 pass.stop.get_or_insert(stop);
-                pass.phase = Phase::Report(usize::MAX);
+                pass.unreported = true;
             }
         }
         Next::After(took)
+    }
+
+    /// The live looks before a status: the claim a member goes on record with, or that a cluster has lost everything.
+    fn looks_before_status(&self, pass: &Pass, index: usize) -> Vec<Look> {
+        if let Some(member) = pass.view.members.get(index) {
+            let status =
+                pass.plan.member_statuses.get(member.name()).filter(|_| !self.mutation.records_unseen);
+            return status
+                .and_then(|status| planner::look_before_record(member, status))
+                .into_iter()
+                .collect();
+        }
+        let status = pass.plan.cluster_status.as_ref().filter(|_| index == pass.view.members.len());
+        status.map(|status| planner::looks_before_loss(&pass.view, status)).unwrap_or_default()
     }
 
     /// Makes a call, and lets happen to it what is to happen.
@@ -472,6 +611,7 @@ where
 pub(super) fn describe(call: &Call) -> String {
     match call {
         Call::Get(kind, name) => format!("get {} {name}", kind.kind),
+        Call::List(kind, selector) => format!("list {} {selector}", kind.plural),
         Call::Create(kind, object) => format!("create {} {}", kind.kind, crate::world::name_of(object)),
         Call::Patch(kind, name, patch) => format!("patch {} {name}: {patch}", kind.kind),
         Call::ReplaceStatus(kind, name, object) => {

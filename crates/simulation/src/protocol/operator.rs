@@ -153,6 +153,7 @@ impl Operator {
                 false => Err(etcd::Error::Unreachable { member: name(index) }),
             }),
             member,
+            ..MemberView::default()
         }
     }
 
@@ -219,6 +220,7 @@ impl<'a> Etcd<'a> {
             leader: leader.filter(|_| self.has_quorum()).map_or(0, id),
             is_learner: self.0[index].row == Row::Learner,
             db_size: 0,
+            raft_term: 1,
             raft_applied_index: 1,
             errors: vec![],
         }
@@ -296,6 +298,8 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::ResizeBudget { .. }
         | Action::DeleteBudget { .. }
         | Action::AdoptMember { .. }
+        | Action::AdoptService { .. }
+        | Action::AdoptBudget { .. }
         | Action::SetDormant { .. }
         | Action::GuardMember { .. }
         | Action::LabelPod { .. }

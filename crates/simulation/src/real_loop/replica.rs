@@ -12,11 +12,13 @@ use operator::ambient::Ambient;
 use operator::cache::{Cache, Key};
 use operator::events::Announcer;
 use operator::leader::Mandate;
+use operator::looks::Looks;
 use operator::metrics::Metrics;
 use operator::observe::Observer;
 use operator::queue::Queue;
 use operator::reconcile::Reconciler;
 use operator::report::Reporter;
+use operator::stranded::Strandings;
 use operator::watch::{Pending, Watches};
 use planner::Settings;
 use rand::RngExt as _;
@@ -82,12 +84,30 @@ fn reconciler(stage: &Stage, client: kube::Client, cache: Arc<Cache>) -> Reconci
     let announcer = Announcer::new(client.clone(), None);
     let ambient = Arc::new(Simulated { stage: stage.clone() });
     Reconciler {
-        observer: Observer { cache: cache.clone(), etcd: etcd.clone(), settings, ambient },
-        actor: Actor { client: client.clone(), cache: cache.clone(), etcd, mandate: Mandate::default() },
-        reporter: Reporter { client, cache: cache.clone(), announcer },
+        observer: Observer {
+            strandings: Strandings::new(client.clone()),
+            etcd: etcd.clone(),
+            settings,
+            ambient,
+        },
+        actor: Actor {
+            client: client.clone(),
+            looks: Looks { client: client.clone() },
+            cache: cache.clone(),
+            etcd,
+            mandate: Mandate::default(),
+        },
+        reporter: Reporter {
+            looks: Looks { client: client.clone() },
+            client,
+            cache: cache.clone(),
+            announcer,
+            mandate: Mandate::default(),
+        },
         cache,
         metrics: Arc::new(Metrics::default()),
         memory: Mutex::new(HashMap::new()),
+        started: tokio::time::Instant::now(),
     }
 }
 

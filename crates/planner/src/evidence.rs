@@ -1,0 +1,352 @@
+//! What has to be true right before an action, looked up live. A plan rests on a cache, and a cache can be late or blind:
+//! to what has lost its label, to what has come back under an old name, to a user who has changed their mind. So every
+//! action that can cost data, a quorum or a member says here what is looked at last, and what it must show. Whoever
+//! carries actions out takes the looks; what they mean is decided here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use api::{EtcdClusterStatus, EtcdMemberStatus, conditions, labels, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use crate::action::{Action, Ending, Leaving, Loss, Release};
+use crate::healing;
+use crate::view::{ClusterView, MemberView, controller_uid};
+
+/// The kinds that are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Cluster,
+    Member,
+    Pod,
+    Claim,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cluster => "EtcdCluster",
+            Self::Member => "EtcdMember",
+            Self::Pod => "Pod",
+            Self::Claim => "PersistentVolumeClaim",
+        })
+    }
+}
+
+/// Which objects of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    Named(String),
+    /// All that carry the label of this cluster.
+    Labelled(String),
+}
+
+/// One live look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub kind: Kind,
+    pub which: Which,
+    pub must: Must,
+}
+
+/// What a look has to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Must {
+    /// The cluster of this UID lives.
+    Live { uid: Option<String> },
+    /// It lives, and knows of no etcd cluster.
+    LiveUnformed { uid: Option<String> },
+    /// It lives, and is being made into one of so many members.
+    Aim { uid: Option<String>, replicas: i32 },
+    /// It is gone, going, or another one. Without a UID, any cluster of that name counts.
+    BeGone { uid: Option<String> },
+    /// There is none.
+    NotExist,
+    /// More than so many members of this cluster run, and none is leaving.
+    Exceed { cluster: Option<String>, replicas: i32 },
+    /// The member of this UID is the only one.
+    BeAlone { uid: String },
+    /// Nothing that belongs to this member; what does should have these labels.
+    NotBelongTo { member: String, labels: BTreeMap<String, String> },
+    /// Not the object of this UID, or one that has ended.
+    HaveEnded { uid: String },
+    /// Not the object of this UID.
+    BeAnother { uid: String },
+    /// The object of this UID.
+    Be { uid: String },
+    /// The Pod of this UID, and its etcd keeps dying.
+    CrashLoop { uid: String },
+    /// The Pod of this UID, on its way out.
+    BeEnding { uid: String },
+    /// The Pod of this UID, which no node can run.
+    BeUnschedulable { uid: String },
+    /// The member of this UID, which is not on record as having joined.
+    NeverHaveJoined { uid: String },
+    /// No Pod, or one whose etcd has never been ready.
+    NeverHaveServed,
+    /// The member of this UID, paused.
+    BePaused { uid: String },
+}
+
+/// Why an action must not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// The world has moved on; the next pass decides anew.
+    Stale(String),
+    /// Only a user can put it right.
+    Refused(String),
+    /// An object of ours is there, and was not seen because somebody changed its labels. They are put back, on this very
+    /// object, and the next pass sees it.
+    Unlabelled { uid: String, labels: BTreeMap<String, String> },
+}
+
+impl Look {
+    fn named(kind: Kind, name: impl Into<String>, must: Must) -> Self {
+        Self { kind, which: Which::Named(name.into()), must }
+    }
+
+    fn labelled(kind: Kind, view: &ClusterView, must: Must) -> Self {
+        Self { kind, which: Which::Labelled(view.name.clone()), must }
+    }
+
+    /// The object looked at, for messages.
+    pub fn what(&self) -> String {
+        match &self.which {
+            Which::Named(name) => format!("{} {name}", self.kind),
+            Which::Labelled(cluster) => format!("{}s of cluster {cluster}", self.kind),
+        }
+    }
+
+    /// What the objects that were found, live, say about the action.
+    pub fn judge(&self, found: &[Value]) -> Result<(), Contradiction> {
+        let one = found.first();
+        let is = |uid: &Option<String>| one.filter(|o| uid_of(o) == uid.as_deref());
+        let this = |uid: &str| one.filter(|o| uid_of(o) == Some(uid));
+        let lives = |o: &&Value| o["metadata"]["deletionTimestamp"].is_null();
+        let holds = match &self.must {
+            Must::Live { uid } => is(uid).filter(lives).is_some(),
+            Must::LiveUnformed { uid } => is(uid)
+                .filter(lives)
+                .is_some_and(|c| c["status"]["clusterID"].as_str().unwrap_or("").is_empty()),
+            Must::Aim { uid, replicas } => is(uid)
+                .filter(lives)
+                .is_some_and(|c| c["status"]["observed"]["replicas"].as_i64() == Some(i64::from(*replicas))),
+            Must::BeGone { uid } => {
+                one.is_none_or(|c| (uid.is_some() && uid_of(c) != uid.as_deref()) || !lives(&c))
+            }
+            Must::NotExist => one.is_none(),
+            Must::Exceed { cluster, replicas } => {
+                let ours: Vec<_> = found.iter().filter(|m| controller(m) == cluster.as_deref()).collect();
+                let running = |m: &&&Value| lives(m) && m["spec"]["dormant"] != Value::Bool(true);
+                let count = i64::try_from(ours.iter().filter(running).count()).unwrap_or(0);
+                ours.iter().all(|m| lives(m)) && count > i64::from(*replicas)
+            }
+            Must::BeAlone { uid } => found.len() == 1 && this(uid).is_some(),
+            Must::NotBelongTo { member, labels } => match one.filter(|o| controller(o) == Some(member)) {
+                Some(found) => return Err(unlabelled(self.what(), found, labels)),
+                None => true,
+            },
+            Must::HaveEnded { uid } => this(uid)
+                .is_none_or(|p| matches!(p["status"]["phase"].as_str(), Some("Failed" | "Succeeded"))),
+            Must::BeAnother { uid } => this(uid).is_none(),
+            Must::Be { uid } => this(uid).is_some(),
+            Must::CrashLoop { uid } => {
+                this(uid).filter(lives).and_then(pod).is_some_and(|p| healing::crash_loop(&p).is_some())
+            }
+            Must::BeEnding { uid } => this(uid).is_some_and(|p| !lives(&p)),
+            Must::BeUnschedulable { uid } => this(uid)
+                .filter(lives)
+                .and_then(pod)
+                .is_some_and(|p| crate::sightings::unschedulable(&p).is_some()),
+            Must::NeverHaveJoined { uid } => {
+                this(uid).is_some_and(|m| m["status"]["memberID"].as_str().unwrap_or("").is_empty())
+            }
+            Must::NeverHaveServed => one.is_none_or(|p| pod(p).is_some_and(|p| healing::never_served(&p))),
+            Must::BePaused { uid } => this(uid).is_some_and(|m| m["spec"]["dormant"] == Value::Bool(true)),
+        };
+        if holds { Ok(()) } else { Err(Contradiction::Stale(self.what())) }
+    }
+}
+
+/// What it means that an object which is to be made is there already, although the cache does not have it: the cache lags,
+/// or somebody changed its labels, or it is somebody else's (T21).
+pub fn occupied(what: &str, wanted: &ObjectMeta, found: &Value) -> Contradiction {
+    let owner = controller_uid(wanted);
+    let labels = wanted.labels.clone().unwrap_or_default();
+    let made_by_us = found["metadata"]["labels"][labels::MANAGED_BY] == labels::OPERATOR;
+    if controller(found) == owner || (controller(found).is_none() && made_by_us && is_clusters(wanted)) {
+        return unlabelled(what.to_owned(), found, &labels);
+    }
+    let owners = found["metadata"]["ownerReferences"].as_array();
+    let theirs = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true))).map_or_else(
+        || "nobody".to_owned(),
+        |o| {
+            let text = |key: &str| o[key].as_str().unwrap_or_default().to_owned();
+            format!("{} {} of UID {}", text("kind"), text("name"), text("uid"))
+        },
+    );
+    Contradiction::Refused(format!(
+        "{what} is there and not owned by this EtcdCluster (owner: {theirs}); delete or rename it"
+    ))
+}
+
+/// Services and budgets belong to the cluster itself; they are taken back when nobody owns them.
+fn is_clusters(wanted: &ObjectMeta) -> bool {
+    wanted.owner_references.iter().flatten().any(|o| o.controller == Some(true) && o.kind == "EtcdCluster")
+}
+
+fn unlabelled(what: String, found: &Value, wanted: &BTreeMap<String, String>) -> Contradiction {
+    let present = &found["metadata"]["labels"];
+    let missing = |(key, value): &(&String, &String)| present[key.as_str()].as_str() != Some(value);
+    let labels: BTreeMap<_, _> =
+        wanted.iter().filter(missing).map(|(key, value)| (key.clone(), value.clone())).collect();
+    if !labels.contains_key(labels::CLUSTER) {
+        return Contradiction::Stale(what);
+    }
+    Contradiction::Unlabelled { uid: uid_of(found).unwrap_or_default().to_owned(), labels }
+}
+
+impl fmt::Display for Must {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Live { .. } => "lives, under the UID that was seen",
+            Self::LiveUnformed { .. } => "lives, under the UID that was seen, and has no clusterID",
+            Self::Aim { .. } => {
+                "lives, under the UID that was seen, and still has this number of members as its target"
+            }
+            Self::BeGone { .. } => "is gone, or going, or another one",
+            Self::NotExist => "does not exist",
+            Self::Exceed { .. } => "are more than wanted, and none of them is leaving",
+            Self::BeAlone { .. } => "are this one alone",
+            Self::NotBelongTo { .. } => "is gone, or not this member's",
+            Self::HaveEnded { .. } => "is gone, or has ended",
+            Self::BeAnother { .. } => "is gone, or another one than the member joined with",
+            Self::Be { .. } => "is the one that was seen",
+            Self::CrashLoop { .. } => "is the one that was seen, and its etcd is down between two crashes",
+            Self::BeEnding { .. } => "is the one that was seen, and still terminates",
+            Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
+            Self::NeverHaveJoined { .. } => "is the one that was seen, and has no memberID",
+            Self::NeverHaveServed => "is gone, or has never been ready",
+            Self::BePaused { .. } => "is the one that was seen, and is paused",
+        })
+    }
+}
+
+fn uid_of(object: &Value) -> Option<&str> {
+    object["metadata"]["uid"].as_str()
+}
+
+fn controller(object: &Value) -> Option<&str> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|o| o["controller"] == Value::Bool(true))?["uid"].as_str()
+}
+
+fn pod(object: &Value) -> Option<k8s_openapi::api::core::v1::Pod> {
+    serde_json::from_value(object.clone()).ok()
+}
+
+impl Action {
+    /// The live looks that an action needs, in order.
+    pub fn looks(&self, view: &ClusterView) -> Vec<Look> {
+        let uid = || view.cluster.as_ref().and_then(|c| c.metadata.uid.clone());
+        let cluster = |must| Look::named(Kind::Cluster, view.name.clone(), must);
+        match self {
+            // When a cluster is deleted, the end of its Services can be seen before its own (H20).
+            Self::CreateService(_) | Self::CreateBudget(_) if view.etcd_cluster().is_some() => {
+                vec![cluster(Must::Live { uid: uid() })]
+            }
+            // An owner that is not there any more takes what it owns with it.
+            Self::AdoptMember { .. } | Self::AdoptService { .. } | Self::AdoptBudget { .. } => {
+                vec![cluster(Must::Live { uid: uid() })]
+            }
+            // T25: nothing that may hold data of this name exists.
+            Self::CreateMember(member) if member.spec.bootstrap => {
+                let none = |kind| Look::labelled(kind, view, Must::NotExist);
+                let unformed = cluster(Must::LiveUnformed { uid: uid() });
+                vec![unformed, none(Kind::Member), none(Kind::Pod), none(Kind::Claim)]
+            }
+            Self::DeleteMember { name, uid: member, because } => match because {
+                Leaving::Surplus { wanted } => vec![
+                    cluster(Must::Aim { uid: uid(), replicas: *wanted }),
+                    Look::labelled(Kind::Member, view, Must::Exceed { cluster: uid(), replicas: *wanted }),
+                ],
+                Leaving::Broken(loss) => look_for(view, name, *loss).into_iter().collect(),
+                Leaving::Outdated => vec![
+                    Look::named(Kind::Member, name, Must::NeverHaveJoined { uid: member.clone() }),
+                    Look::named(Kind::Pod, name, Must::NeverHaveServed),
+                ],
+            },
+            Self::SetDormant { uid: member, dormant: true, .. } => vec![
+                cluster(Must::Aim { uid: uid(), replicas: 0 }),
+                Look::labelled(Kind::Member, view, Must::BeAlone { uid: member.clone() }),
+            ],
+            Self::ReleaseMember { because: Release::ClusterDeleted { cluster, uid }, .. } => {
+                vec![Look::named(Kind::Cluster, cluster, Must::BeGone { uid: uid.clone() })]
+            }
+            Self::ReleaseMember { because: Release::NeverFormed, .. } => {
+                vec![cluster(Must::LiveUnformed { uid: uid() })]
+            }
+            Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
+            Self::DeletePod { name, uid, because } => match because {
+                Ending::Ended => vec![Look::named(Kind::Pod, name, Must::HaveEnded { uid: uid.clone() })],
+                Ending::Paused { member } => {
+                    vec![Look::named(Kind::Member, name, Must::BePaused { uid: member.clone() })]
+                }
+                Ending::Overtaken { member } => {
+                    vec![Look::named(Kind::Member, name, Must::NeverHaveJoined { uid: member.clone() })]
+                }
+            },
+            _ => vec![],
+        }
+    }
+}
+
+/// The look that confirms what is wrong with a member.
+fn look_for(view: &ClusterView, name: &str, loss: Loss) -> Option<Look> {
+    let member = view.members.iter().find(|m| m.name() == name)?;
+    let status = member.member.status.clone().unwrap_or_default();
+    let pod_uid = || member.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap_or_default();
+    let not_belong = || Must::NotBelongTo {
+        member: member.uid().to_owned(),
+        labels: labels::for_member(&view.name, name),
+    };
+    let pod = |must| Some(Look::named(Kind::Pod, name, must));
+    let claim = |must| Some(Look::named(Kind::Claim, names::pvc(name), must));
+    match loss {
+        Loss::Pod if member.pod.is_none() => pod(not_belong()),
+        Loss::Pod => pod(Must::HaveEnded { uid: status.pod_uid.unwrap_or_default() }),
+        Loss::Volume => claim(not_belong()),
+        Loss::OtherVolume => claim(Must::BeAnother { uid: status.pvc_uid.unwrap_or_default() }),
+        Loss::CrashLoop { .. } => pod(Must::CrashLoop { uid: pod_uid() }),
+        Loss::StuckPod => pod(Must::BeEnding { uid: pod_uid() }),
+        Loss::NoNode => pod(Must::BeUnschedulable { uid: pod_uid() }),
+    }
+}
+
+/// The look that a member's status needs before it goes on record, at the very first time, together with its claim. A
+/// cache can be late about a claim that was swapped, and from then on the one that holds the data would be taken for a
+/// wrong one (T7).
+pub fn look_before_record(member: &MemberView, status: &EtcdMemberStatus) -> Option<Look> {
+    let is_first = status.member_id.is_some() && !member.has_joined() && !member.is_memory();
+    let uid = status.pvc_uid.clone().filter(|_| is_first)?;
+    Some(Look::named(Kind::Claim, names::pvc(member.name()), Must::Be { uid }))
+}
+
+/// The looks that a cluster's status needs before it says, for the first time, that nothing is left: people act on that.
+pub fn looks_before_loss(view: &ClusterView, status: &EtcdClusterStatus) -> Vec<Look> {
+    let lost = |conditions: &[_]| {
+        conditions::find(conditions, conditions::AVAILABLE)
+            .is_some_and(|c| c.reason == conditions::reason::ALL_MEMBERS_LOST)
+    };
+    let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
+    if !lost(&status.conditions) || before.is_some_and(|s| lost(&s.conditions)) {
+        return vec![];
+    }
+    if view.members.is_empty() {
+        let none = |kind| Look::labelled(kind, view, Must::NotExist);
+        return vec![none(Kind::Member), none(Kind::Pod), none(Kind::Claim)];
+    }
+    let loss = |m: &MemberView| look_for(view, m.name(), healing::lost_data(m)?);
+    view.members.iter().filter_map(loss).collect()
+}

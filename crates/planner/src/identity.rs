@@ -1,0 +1,363 @@
+//! Who belongs to a cluster, and which etcd cluster they are. A name or a label proves nothing: people re-create clusters
+//! under old names, orphan them, and bring objects back from backups. A member is ours if the UID of its owner says so;
+//! without an owner, if its token and the id of its etcd cluster do. The status of the cluster is a record of that and
+//! not its source: what is lost of it is read off the members again (T25, T26).
+
+use std::collections::BTreeSet;
+
+use api::conditions::{self, reason};
+use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, ids, labels};
+use kube::ResourceExt;
+
+use crate::view::{ClusterView, MemberView, Scene, controller_uid};
+
+/// Which etcd cluster a cluster object stands for, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub token: Option<String>,
+    pub cluster_id: Option<String>,
+}
+
+/// Why nothing may be made or deleted before a person has decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// The members are of more than one etcd cluster.
+    Members(String),
+    /// The members were made for another kind of cluster than the spec describes.
+    Spec { field: &'static str, about: String },
+}
+
+/// The members of a cluster, and what they say about it.
+pub(crate) struct Family<'a> {
+    pub members: Vec<&'a MemberView>,
+    pub identity: Identity,
+    pub conflict: Option<Conflict>,
+}
+
+/// Sorts the members of a view into those that are the cluster's and those that are not.
+pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family<'a> {
+    let record = cluster.status.clone().unwrap_or_default();
+    let uid = cluster.metadata.uid.as_deref();
+    let owned: Vec<_> =
+        view.members.iter().filter(|m| uid.is_some() && controller_uid(&m.member.metadata) == uid).collect();
+    let free: Vec<_> = view.members.iter().filter(|m| controller_uid(&m.member.metadata).is_none()).collect();
+
+    // What the object is known to stand for. Before that, a token is only what a seed would be made with, and gives way
+    // to that of members which were there before.
+    let is_firm = record.cluster_id.is_some() || owned.iter().any(|m| m.has_joined());
+    let mut tokens = BTreeSet::new();
+    if is_firm && let Some(token) = &record.cluster_token {
+        tokens.insert(token.as_str());
+    } else {
+        tokens.extend(owned.iter().map(|m| token(m)));
+        if !is_firm {
+            tokens.extend(free.iter().map(|m| token(m)));
+        }
+    }
+    let mut conflict = (tokens.len() > 1).then(|| {
+        let members = owned.iter().chain(&free).map(|m| format!("{} has {}", m.name(), token(m)));
+        Conflict::Members(format!("they have different cluster tokens: {}", listed(members)))
+    });
+    let known = tokens.first().map(|token| (*token).to_owned());
+
+    let fits = |m: &&MemberView| known.as_deref() == Some(token(m)) && fits_record(&record, m);
+    let taken_up: Vec<_> = free.into_iter().filter(fits).collect();
+    if conflict.is_none() {
+        conflict = taken_up.iter().find_map(|m| differs(cluster, &m.member));
+    }
+    let members: Vec<_> = owned.into_iter().chain(taken_up).collect();
+    let cluster_ids = cluster_ids(&record, &members);
+    if cluster_ids.len() > 1 && conflict.is_none() {
+        let said = members.iter().filter_map(|m| Some(format!("{} is of {}", m.name(), said_id(m)?)));
+        let own = record.cluster_id.iter().map(|id| format!("the cluster is {id}"));
+        conflict = Some(Conflict::Members(format!(
+            "they belong to different etcd clusters: {}",
+            listed(own.chain(said))
+        )));
+    }
+    let token = known.or_else(|| record.cluster_token.clone());
+    Family { members, identity: Identity { token, cluster_id: cluster_ids.into_iter().next() }, conflict }
+}
+
+fn token(member: &MemberView) -> &str {
+    &member.member.spec.cluster_token
+}
+
+/// The id of the etcd cluster that a member's own etcd named, on record or in this pass.
+fn said_id(member: &MemberView) -> Option<String> {
+    let recorded = member.member.status.as_ref().and_then(|s| s.cluster_id.clone());
+    recorded.or_else(|| member.serving().filter(|s| s.cluster_id != 0).map(|s| ids::format(s.cluster_id)))
+}
+
+fn fits_record(record: &EtcdClusterStatus, member: &MemberView) -> bool {
+    let recorded = member.member.status.as_ref().and_then(|s| s.cluster_id.as_deref());
+    record.cluster_id.is_none() || recorded.is_none() || recorded == record.cluster_id.as_deref()
+}
+
+/// The record first, then what the members have on theirs. What an etcd answers in this pass is taken up by discovery,
+/// which asks for more than one word; here it only has to agree.
+fn cluster_ids(record: &EtcdClusterStatus, members: &[&MemberView]) -> BTreeSet<String> {
+    let recorded = members.iter().filter_map(|m| m.member.status.as_ref()?.cluster_id.clone());
+    let mut known: BTreeSet<_> = record.cluster_id.clone().into_iter().chain(recorded).collect();
+    if known.is_empty() {
+        // Nobody has anything on record: two that answer for different clusters can not both be right.
+        let answers: BTreeSet<_> = members.iter().filter_map(|m| said_id(m)).collect();
+        if answers.len() > 1 {
+            known = answers;
+        }
+    }
+    known
+}
+
+/// What of the spec does not fit members that were there before it. What new members are made with may differ.
+fn differs(cluster: &EtcdCluster, member: &EtcdMember) -> Option<Conflict> {
+    let spec = &cluster.spec;
+    let name = member.name_any();
+    let auto =
+        cluster.annotations().get(labels::annotation::PEER_AUTO_TLS).is_some_and(|value| value == "true");
+    let (field, has, wants) = if spec.storage.medium.is_memory() != member.spec.storage.medium.is_memory() {
+        let medium = |memory: bool| if memory { "Memory" } else { "a volume" };
+        let of = |storage: &api::StorageSpec| medium(storage.medium.is_memory());
+        ("spec.storage.medium", of(&member.spec.storage), of(&spec.storage))
+    } else if spec.client_tls() != member.spec.client_tls() {
+        ("spec.tls.client", tls(member.spec.client_tls()), tls(spec.client_tls()))
+    } else if (spec.peer_tls() || auto) != member.spec.peer_tls() {
+        ("spec.tls.peer", tls(member.spec.peer_tls()), tls(spec.peer_tls()))
+    } else {
+        return None;
+    };
+    Some(Conflict::Spec {
+        field,
+        about: format!("member {name} was made for {has}, the spec asks for {wants}"),
+    })
+}
+
+fn tls(on: bool) -> &'static str {
+    if on { "TLS" } else { "plaintext" }
+}
+
+fn listed(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+/// Says why everything is held, and that nothing is touched meanwhile.
+pub(crate) fn hold(scene: &Scene<'_>, status: &mut EtcdClusterStatus, conflict: &Conflict) -> String {
+    let (reason, message) = match conflict {
+        Conflict::Members(why) => (
+            reason::IDENTITY_CONFLICT,
+            format!(
+                "the EtcdMembers of this name do not fit together, {why}; nothing is made or deleted until those that do \
+                 not belong here are gone or have an owner"
+            ),
+        ),
+        Conflict::Spec { field, about } => (
+            reason::SPEC_CONFLICT,
+            format!(
+                "{field} does not fit the EtcdMembers that are there: {about}; nothing is made or deleted. Delete this \
+                 EtcdCluster with --cascade=orphan and create it with the {field} of its members"
+            ),
+        ),
+    };
+    for (type_, on) in
+        [(conditions::AVAILABLE, false), (conditions::PROGRESSING, false), (conditions::DEGRADED, true)]
+    {
+        scene.set_condition_of_newest_spec(status, type_, on, reason, &message);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Action;
+    use crate::fixtures::World;
+
+    /// A settled cluster that was deleted with its dependents left behind, and an object of the same name made over it.
+    fn orphaned(cluster: EtcdCluster) -> World {
+        let mut world = World::settled(cluster.clone());
+        let metas = world.view.members.iter_mut().map(|m| &mut m.member.metadata);
+        let services = [&mut world.view.headless_service, &mut world.view.client_service];
+        let metas = metas.chain(services.into_iter().flatten().map(|s| &mut s.metadata));
+        for meta in metas.chain(world.view.budget.as_mut().map(|b| &mut b.metadata)) {
+            meta.owner_references = None;
+        }
+        let mut again = cluster;
+        again.metadata.uid = Some("made-again".into());
+        again.status = None;
+        world.view.cluster = Some(again);
+        world
+    }
+
+    fn harm(actions: &[Action]) -> Vec<&Action> {
+        let harms = |a: &&Action| {
+            !matches!(
+                a,
+                Action::AdoptMember { .. } | Action::AdoptService { .. } | Action::AdoptBudget { .. }
+            )
+        };
+        actions.iter().filter(harms).collect()
+    }
+
+    #[test]
+    fn t25_a_cluster_made_over_orphans_takes_them_up() {
+        for cluster in [EtcdCluster::test("ns", "c"), EtcdCluster::test("ns", "c").memory("64Mi")] {
+            for replicas in [1, 3] {
+                let before = World::settled(cluster.clone().replicas(replicas));
+                let mut world = orphaned(cluster.clone().replicas(replicas));
+                let done = world.settle();
+                assert_eq!(harm(&done), [] as [&Action; 0], "no seed, no Pod, nothing deleted");
+                let (was, is) = (before.status(), world.status());
+                assert_eq!((was.cluster_token, was.cluster_id), (is.cluster_token, is.cluster_id));
+                assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+                let owned = |m: &MemberView| controller_uid(&m.member.metadata) == Some("made-again");
+                assert!(world.view.members.iter().all(owned));
+                assert!(world.plan().complaint.is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn t25_a_paused_orphan_stays_paused_or_wakes_as_itself() {
+        let cluster = EtcdCluster::test("ns", "c").replicas(1);
+        for replicas in [0, 1] {
+            let mut world = World::settled(cluster.clone());
+            let id = world.status().cluster_id;
+            world.scale(0);
+            world.member(0).member.metadata.owner_references = None;
+            let mut again = cluster.clone().replicas(replicas);
+            again.metadata.uid = Some("made-again".into());
+            again.status = None;
+            world.view.cluster = Some(again);
+            let services = [&mut world.view.headless_service, &mut world.view.client_service];
+            services.into_iter().flatten().for_each(|s| s.metadata.owner_references = None);
+            let done = world.settle();
+            assert!(
+                !done.iter().any(|a| matches!(a, Action::CreateMember(_) | Action::DeleteMember { .. })),
+                "{done:?}"
+            );
+            assert_eq!(world.status().cluster_id, id);
+            let expected = if replicas == 0 { "False/Paused" } else { "True/QuorumHealthy" };
+            assert_eq!(world.condition(conditions::AVAILABLE), expected);
+        }
+    }
+
+    #[test]
+    fn t25_orphans_with_two_tokens_stop_everything() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        world.member(2).member.spec.cluster_token = "another".into();
+        assert_eq!(world.settle(), []);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/IdentityConflict");
+        assert!(world.plan().complaint.unwrap().contains("another"));
+    }
+
+    #[test]
+    fn t25_orphans_of_two_etcd_clusters_stop_everything() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        world.member(2).member.status.as_mut().unwrap().cluster_id = Some("00000000000000c2".into());
+        assert_eq!(world.settle(), []);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/IdentityConflict");
+    }
+
+    #[test]
+    fn t25_a_seed_beside_living_orphans_stops_everything() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        let cluster = world.view.cluster.clone().unwrap();
+        let seed = cluster.member("fresh").seed();
+        world.view.members.push(MemberView { member: seed, ..MemberView::default() });
+        assert_eq!(world.settle(), []);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/IdentityConflict");
+    }
+
+    #[test]
+    fn t25_a_spec_of_another_medium_than_the_members_is_not_acted_on() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        let other = EtcdCluster::test("ns", "c").memory("64Mi").spec;
+        world.view.cluster.as_mut().unwrap().spec = other;
+        assert_eq!(world.settle(), []);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/SpecConflict");
+        assert!(world.plan().complaint.unwrap().contains("spec.storage.medium"));
+    }
+
+    #[test]
+    fn t25_a_member_of_another_owner_is_never_ours() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        crate::fixtures::estrange(&mut world.member(2).member);
+        let plan = world.plan();
+        assert!(!plan.member_statuses.contains_key(world.view.members[2].name()));
+        assert!(
+            !plan
+                .actions
+                .iter()
+                .any(|a| matches!(a, Action::DeleteMember { .. } | Action::RemoveOrphan { .. }))
+        );
+        assert!(plan.complaint.is_some(), "and that is said");
+    }
+
+    #[test]
+    fn t25_one_that_was_taken_up_is_not_removed_before_its_own_etcd_has_named_the_cluster() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        for member in &mut world.view.members {
+            member.member.status.as_mut().unwrap().cluster_id = None;
+        }
+        let silent = world.member(2).etcd.take();
+        world.settle();
+        world.aim_at(2);
+        let leaves = |world: &World| {
+            world.plan().actions.into_iter().find_map(|a| match a {
+                Action::DeleteMember { name, .. } => Some(name),
+                _ => None,
+            })
+        };
+        assert_ne!(
+            leaves(&world).as_deref(),
+            Some(world.view.members[2].name()),
+            "it has not said which it is of"
+        );
+        world.member(2).etcd = silent;
+        world.pass();
+        assert!(world.view.members[2].member.status.as_ref().unwrap().cluster_id.is_some());
+    }
+
+    #[test]
+    fn t26_a_lost_status_is_found_again() {
+        for replicas in [1, 3] {
+            let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(replicas));
+            let before = world.status();
+            world.view.cluster.as_mut().unwrap().status = None;
+            assert_eq!(world.settle(), [], "nothing is done, only written down");
+            let after = world.status();
+            assert_eq!((before.cluster_id, before.cluster_token), (after.cluster_id, after.cluster_token));
+            assert_eq!(before.observed, after.observed);
+            assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+        }
+    }
+
+    #[test]
+    fn t26_it_is_found_again_from_etcd_if_no_member_has_it_on_record() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let before = world.status();
+        world.view.cluster.as_mut().unwrap().status = None;
+        for member in &mut world.view.members {
+            member.member.status.as_mut().unwrap().cluster_id = None;
+        }
+        assert_eq!(world.settle(), []);
+        assert_eq!(world.status().cluster_id, before.cluster_id);
+    }
+
+    #[test]
+    fn t26_nothing_is_bootstrapped_while_etcd_is_silent_and_the_record_is_lost() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.view.cluster.as_mut().unwrap().status = None;
+        for member in &mut world.view.members {
+            member.member.status.as_mut().unwrap().cluster_id = None;
+        }
+        world.silence_etcd();
+        assert_eq!(world.settle(), []);
+        let late = crate::plan(&world.view, crate::fixtures::now() + jiff::SignedDuration::from_hours(1));
+        assert_eq!(late.actions, []);
+        let available =
+            conditions::find(&late.cluster_status.as_ref().unwrap().conditions, conditions::AVAILABLE)
+                .cloned();
+        assert_eq!(available.unwrap().reason, reason::QUORUM_LOST, "not BootstrapFailed");
+    }
+}

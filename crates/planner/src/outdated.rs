@@ -1,0 +1,56 @@
+//! Members that have never joined, and were made from a spec that has been corrected since. Nothing that never joined needs
+//! keeping, so they are made anew (T34): otherwise a bad image or an impossible request would outlive its correction.
+
+use api::{EtcdMemberSpec, ObservedSpec};
+use etcd::Membership;
+
+use crate::healing::never_served;
+use crate::view::{Assessed, Scene};
+use crate::{Action, Leaving, Plan};
+
+/// Takes out one such joiner of a formed cluster. True when there is one.
+pub(crate) fn remake_joiner(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
+    let unheard = |m: &&Assessed<'_>| m.row_in(list).is_none_or(|row| row.is_learner && row.name.is_empty());
+    let joiners = scene.running().filter(|m| !m.member.spec.bootstrap);
+    remake(joiners.into_iter().find(|m| unheard(m) && is_outdated(scene, m)), plan)
+}
+
+/// Takes out a seed that has formed nothing. True when there is one.
+pub(crate) fn remake_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
+    let alone = scene.members.len() == 1;
+    remake(Some(seed).filter(|seed| alone && is_outdated(scene, seed)), plan)
+}
+
+fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
+    let Some(member) = member else { return false };
+    plan.act(Action::DeleteMember {
+        name: member.name().to_owned(),
+        uid: member.uid().to_owned(),
+        because: Leaving::Outdated,
+    });
+    true
+}
+
+/// Never joined, never served, and not what would be made today. On record or in this pass: whoever has once been known
+/// to etcd by its name has data.
+fn is_outdated(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
+    let fresh = !member.has_joined() && member.status.member_id.is_none() && member.serving().is_none();
+    let idle = member.pod.as_ref().is_none_or(|pod| member.owns(&pod.metadata) && never_served(pod));
+    fresh && idle && !member.is_deleting() && !is_made_from(&member.member.spec, &scene.target())
+}
+
+/// Whether a member would be made with the same words today.
+fn is_made_from(member: &EtcdMemberSpec, target: &ObservedSpec) -> bool {
+    let made = ObservedSpec {
+        replicas: target.replicas,
+        version: member.version.clone(),
+        storage: member.storage.clone(),
+        resources: member.resources.clone(),
+        affinity: member.affinity.clone(),
+        topology_spread_constraints: member.topology_spread_constraints.clone(),
+        additional_metadata: member.additional_metadata.clone(),
+        options: member.options.clone(),
+        image_pull_secrets: member.image_pull_secrets.clone(),
+    };
+    made.changes_to(target).is_empty()
+}

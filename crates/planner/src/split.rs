@@ -1,0 +1,62 @@
+//! A list of members is believed if nobody contradicts it (T28). A seed that was made by another operator can come back
+//! without its data as a cluster of one under the same ids, and vouches for a list that has nobody else in it.
+
+use etcd::Status;
+use jiff::SignedDuration;
+
+use crate::ClusterView;
+use crate::view::MemberView;
+
+/// How long two members may both say that they lead. The old leader of a cluster that has elected another one steps down
+/// within an election timeout, because it hears of no quorum.
+const DISPUTE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Why there are two clusters where there should be one; `None` while nothing says so.
+pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    // What is on its way out has been told to leave etcd, and may serve for a moment after that.
+    let serving: Vec<_> =
+        members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((*m, m.serving()?))).collect();
+    unlisted(view, &serving).or_else(|| two_leaders(&serving)).or_else(|| disputed(view, &serving))
+}
+
+/// Somebody who has joined and serves is not on the list.
+fn unlisted(view: &ClusterView, serving: &[(&MemberView, &Status)]) -> Option<String> {
+    let seen = view.etcd.membership.as_ref()?;
+    let (missing, _) = serving.iter().find(|(member, status)| {
+        member.has_joined() && !seen.fact.members.iter().any(|row| row.id == status.member_id)
+    })?;
+    Some(format!("member {} serves, but the list that {} gives does not have it", missing.name(), seen.from))
+}
+
+/// Two leaders in one term, which raft rules out within one cluster.
+fn two_leaders(serving: &[(&MemberView, &Status)]) -> Option<String> {
+    let led: Vec<_> = serving.iter().filter(|(_, s)| s.leader != 0).collect();
+    led.iter().enumerate().find_map(|(index, (one, a))| {
+        let (other, b) =
+            led[index + 1..].iter().find(|(_, b)| a.raft_term == b.raft_term && a.leader != b.leader)?;
+        let (term, one, other) = (a.raft_term, one.name(), other.name());
+        Some(format!(
+            "members {one} and {other} follow the leaders {:x} and {:x} in the same term {term}",
+            a.leader, b.leader
+        ))
+    })
+}
+
+/// Two that lead, for longer than an election takes.
+fn disputed(view: &ClusterView, serving: &[(&MemberView, &Status)]) -> Option<String> {
+    view.etcd.disputed_for.filter(|lasts| *lasts > DISPUTE)?;
+    let leaders: Vec<_> = leaders(serving.iter().copied()).map(MemberView::name).collect();
+    (leaders.len() > 1).then(|| format!("members {} all say that they lead", leaders.join(" and ")))
+}
+
+/// Whether more than one member says that it leads.
+pub(crate) fn is_disputed(view: &ClusterView) -> bool {
+    let serving = view.members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((m, m.serving()?)));
+    leaders(serving).count() > 1
+}
+
+fn leaders<'a>(
+    serving: impl Iterator<Item = (&'a MemberView, &'a Status)>,
+) -> impl Iterator<Item = &'a MemberView> {
+    serving.filter(|(_, s)| s.leader != 0 && s.leader == s.member_id).map(|(member, _)| member)
+}
