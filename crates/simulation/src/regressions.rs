@@ -46,11 +46,13 @@ fn usual() -> Temper {
         lost_member_timeout: Some(300_000),
         reuses_addresses: true,
         write_period: 400,
+        backoff: (10_000, 300_000),
+        clocks: 0,
     }
 }
 
 fn wish(name: &str, replicas: i32, version: &'static str, at: Millis) -> Wish {
-    Wish { name: name.to_owned(), replicas, memory: false, version, at }
+    Wish { name: name.to_owned(), replicas, memory: false, version, at, predecessor: false }
 }
 
 fn day(

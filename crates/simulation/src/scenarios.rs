@@ -109,7 +109,7 @@ fn at(seconds: u64, incident: Incident) -> Timed {
 }
 
 fn wish(replicas: i32, memory: bool) -> Wish {
-    Wish { name: "c".to_owned(), replicas, memory, version: "3.6.16", at: 10 }
+    Wish { name: "c".to_owned(), replicas, memory, version: "3.6.16", at: 10, predecessor: false }
 }
 
 fn scenario(name: &'static str, about: &'static str, wish: Wish, incidents: Vec<Timed>) -> Scenario {

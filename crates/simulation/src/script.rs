@@ -45,6 +45,10 @@ pub struct Temper {
     pub reuses_addresses: bool,
     /// Milliseconds between two writes of the clients.
     pub write_period: Millis,
+    /// The kubelet's first pause after a crash, and its longest.
+    pub backoff: (Millis, Millis),
+    /// How far the clocks of nodes are off at most, either way. What kubelets write into objects is by their clocks.
+    pub clocks: Millis,
 }
 
 /// A cluster a user asks for.
@@ -55,6 +59,8 @@ pub struct Wish {
     pub memory: bool,
     pub version: &'static str,
     pub at: Millis,
+    /// Its first Pods are such as the Go operator made: with fixed flags and without annotations.
+    pub predecessor: bool,
 }
 
 /// An incident and its moment.
@@ -86,7 +92,29 @@ pub enum Incident {
     Recreate {
         cluster: Pick,
     },
+    /// Like `Recreate`, with something changed: that is why people orphan and apply again.
+    RecreateAs {
+        cluster: Pick,
+        replicas: Option<i32>,
+        other_medium: bool,
+    },
+    /// `/status` of the cluster is empty afterwards, as when objects are restored from a backup.
+    LoseStatus {
+        cluster: Pick,
+    },
+    LoseMemberStatus {
+        pick: Pick,
+    },
     DeleteMember {
+        pick: Pick,
+    },
+    /// With its Pod and its claim left behind.
+    OrphanMember {
+        pick: Pick,
+    },
+    /// The owner references of a member, Pod, claim, Service or budget are gone.
+    Disown {
+        kind: Pick,
         pick: Pick,
     },
     /// Takes every finalizer off, as people do with what hangs.
@@ -115,9 +143,57 @@ pub enum Incident {
     Unlabel {
         pick: Pick,
     },
+    /// Somebody gives it another cluster's name.
+    Relabel {
+        pick: Pick,
+    },
+    /// The API server refuses one verb for one kind, or for one object of it: a quota, a policy, a webhook.
+    Refuse {
+        kind: Pick,
+        verb: Verb,
+        only: Option<Pick>,
+        lasts: Millis,
+    },
+    /// Somebody changes what the operator keeps of a kind, and undoes every patch of ours: at once, as a webhook does, or
+    /// a moment later, as another controller does.
+    Revert {
+        kind: Pick,
+        pick: Pick,
+        late: bool,
+        lasts: Millis,
+    },
 
     KillContainer {
         pick: Pick,
+    },
+    /// The same container again and again. It serves in between.
+    Storm {
+        pick: Pick,
+        times: u32,
+        every: Millis,
+    },
+    /// It was restarted that often, long ago.
+    Veteran {
+        pick: Pick,
+        restarts: u32,
+    },
+    /// The readiness probe fails although etcd serves.
+    Flap {
+        pick: Pick,
+        lasts: Millis,
+    },
+    /// Kubelets take no new Pod: it ends as Failed before anything has run.
+    FailPods {
+        lasts: Millis,
+    },
+    /// No node has room for another Pod.
+    NoRoom {
+        lasts: Millis,
+    },
+    /// Back within seconds: Pods stay where they are, what was in memory is gone.
+    Reboot {
+        node: Pick,
+        back: Millis,
     },
     Evict {
         pick: Pick,
@@ -184,6 +260,15 @@ pub enum Incident {
     },
 }
 
+/// What can be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Create,
+    Patch,
+    Status,
+    Delete,
+}
+
 /// What a user changes in a spec, apart from the number of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
@@ -246,6 +331,8 @@ impl Temper {
             lost_member_timeout: one_of(rng, &[Some(20 * SECOND), Some(MINUTE), Some(5 * MINUTE), None]),
             reuses_addresses: rng.random_bool(0.3),
             write_period: one_of(rng, &[150, 400, 1000]),
+            backoff: one_of(rng, &[(10 * SECOND, 5 * MINUTE), (10 * SECOND, 5 * MINUTE), (SECOND, MINUTE)]),
+            clocks: one_of(rng, &[0, 2 * SECOND, 15 * MINUTE]),
         }
     }
 
@@ -261,6 +348,8 @@ impl Temper {
             lost_member_timeout: Some(MINUTE),
             reuses_addresses: false,
             write_period: 400,
+            backoff: (10 * SECOND, 5 * MINUTE),
+            clocks: 0,
         }
     }
 }
@@ -276,11 +365,12 @@ fn wishes(rng: &mut StdRng) -> Vec<Wish> {
             let memory = rng.random_bool(0.25);
             let sizes: &[i32] = if memory { &[1, 1, 3, 3, 3, 5] } else { &[0, 1, 1, 2, 3, 3, 3, 3, 5] };
             Wish {
-                name: ["c", "d"][index].to_owned(),
+                name: if index == 0 { "c" } else { one_of(rng, &["d", "e"]) }.to_owned(),
                 replicas: one_of(rng, sizes),
                 memory,
                 version: one_of(rng, &["3.6.16", "3.6.16", "3.6.16", "3.5.35"]),
                 at: rng.random_range(0..2000),
+                predecessor: rng.random_bool(0.2),
             }
         })
         .collect()
@@ -296,8 +386,10 @@ fn incidents(rng: &mut StdRng, temper: &Temper, calm_at: Millis) -> Vec<Timed> {
         for _ in 0..rng.random_range(1..=5) {
             let incident = Incident::draw(rng, temper);
             let back = incident.counterpart(rng).map(|end| (at + rng.random_range(500..90_000), end));
+            let along = incident.companions(rng);
             incidents.push(Timed { at, incident });
             incidents.extend(back.map(|(at, incident)| Timed { at, incident }));
+            incidents.extend(along.into_iter().map(|(after, incident)| Timed { at: at + after, incident }));
             at += rng.random_range(0..=pause);
         }
     }
@@ -318,7 +410,7 @@ impl Incident {
         let cluster = rng.random_range(0..2);
         let pick = rng.random_range(0..60);
         let node = rng.random_range(0..temper.nodes);
-        match rng.random_range(0..100) {
+        match rng.random_range(0..143) {
             0..17 => Self::Scale { cluster, replicas: one_of(rng, &[0, 1, 1, 2, 3, 3, 3, 4, 5, 5]) },
             17..21 => Self::Edit {
                 cluster,
@@ -330,8 +422,8 @@ impl Incident {
                     rng,
                     &[
                         Propagation::Background,
-                        Propagation::Background,
                         Propagation::Foreground,
+                        Propagation::Orphan,
                         Propagation::Orphan,
                     ],
                 ),
@@ -363,8 +455,31 @@ impl Incident {
             },
             93..95 => Self::WatchRestart { kind: rng.random_range(0..6) },
             95..97 => Self::ApiDown { lasts: rng.random_range(500..30_000) },
-            97 => Self::ClockJump { by: rng.random_range(-30_000..30_000) },
-            _ => Self::Call { skip: rng.random_range(0..6), fate: Fate::draw(rng) },
+            97 => {
+                let most = one_of(rng, &[30_000, 900_000]);
+                Self::ClockJump { by: rng.random_range(-most..most) }
+            }
+            98..100 => Self::Call { skip: rng.random_range(0..6), fate: Fate::draw(rng) },
+            100..104 => Self::LoseStatus { cluster },
+            104..108 => Self::LoseMemberStatus { pick },
+            108..113 => Self::Disown { kind: rng.random_range(0..5), pick },
+            113..115 => Self::OrphanMember { pick },
+            115..122 => Self::refuse(rng, pick),
+            122..124 => Self::Revert {
+                kind: rng.random_range(0..3),
+                pick,
+                late: rng.random_bool(0.5),
+                lasts: rng.random_range(10_000..120_000),
+            },
+            124..126 => Self::FailPods { lasts: rng.random_range(5000..90_000) },
+            126..130 => Self::Reboot { node, back: rng.random_range(1000..15_000) },
+            130..134 => {
+                Self::Storm { pick, times: rng.random_range(2..9), every: one_of(rng, &[3000, 9000, 25_000]) }
+            }
+            134..136 => Self::Veteran { pick, restarts: rng.random_range(3..12) },
+            136..138 => Self::Flap { pick, lasts: rng.random_range(3000..60_000) },
+            138..141 => Self::NoRoom { lasts: rng.random_range(10_000..240_000) },
+            _ => Self::Relabel { pick },
         }
     }
 
@@ -373,13 +488,101 @@ impl Incident {
         match self {
             Self::NodeDies { node } => Some(Self::NodeReturns { node: *node }),
             Self::NodeCut { node } => Some(Self::NodeHeals { node: *node }),
-            Self::DeleteCluster { cluster, .. } if rng.random_bool(0.7) => {
-                Some(Self::Recreate { cluster: *cluster })
+            Self::DeleteCluster { cluster, how } if rng.random_bool(0.8) => {
+                let changed = *how == Propagation::Orphan && rng.random_bool(0.4);
+                Some(match changed {
+                    true => Self::RecreateAs {
+                        cluster: *cluster,
+                        replicas: Some(one_of(rng, &[0, 1, 2, 3, 5])),
+                        other_medium: rng.random_bool(0.15),
+                    },
+                    false => Self::Recreate { cluster: *cluster },
+                })
             }
             Self::Scale { cluster, replicas: 0 } => {
                 Some(Self::Scale { cluster: *cluster, replicas: one_of(rng, &[1, 3]) })
             }
             _ => None,
+        }
+    }
+
+    /// A quota on claims, a policy against Pods, a webhook that is down: half of all refusals are one of these.
+    fn refuse(rng: &mut StdRng, pick: Pick) -> Self {
+        let (kind, verb) = one_of(
+            rng,
+            &[
+                (3, Verb::Create),
+                (3, Verb::Create),
+                (2, Verb::Create),
+                (1, Verb::Status),
+                (1, Verb::Status),
+                (0, Verb::Status),
+                (1, Verb::Create),
+                (1, Verb::Patch),
+                (1, Verb::Delete),
+                (2, Verb::Patch),
+                (2, Verb::Delete),
+                (4, Verb::Create),
+                (4, Verb::Patch),
+                (5, Verb::Create),
+                (5, Verb::Patch),
+            ],
+        );
+        // What does not exist yet has no name to be refused by.
+        let only = (verb != Verb::Create && rng.random_bool(0.6)).then_some(pick);
+        Self::Refuse { kind, verb, only, lasts: rng.random_range(5000..240_000) }
+    }
+
+    /// What makes it hurt, often enough: each a while after it.
+    fn companions(&self, rng: &mut StdRng) -> Vec<(Millis, Self)> {
+        if rng.random_bool(0.45) {
+            return vec![];
+        }
+        let pick = rng.random_range(0..60);
+        let soon = rng.random_range(100..4000);
+        let later = soon + rng.random_range(500..20_000);
+        match self {
+            // More members are wanted than there may be claims, and then somebody else needs help.
+            Self::Refuse { kind: 3, .. } => vec![
+                (soon, Self::Scale { cluster: pick, replicas: 5 }),
+                (later, Self::DeletePod { pick, force: false }),
+            ],
+            Self::Refuse { kind: 1, verb: Verb::Status, only, .. } => {
+                let pick = only.unwrap_or(pick);
+                vec![(soon, Self::Scale { cluster: pick, replicas: 3 }), (later, Self::DeleteVolume { pick })]
+            }
+            Self::Refuse { .. } => vec![(soon, Self::DeletePod { pick, force: false })],
+            Self::LoseMemberStatus { pick } => match rng.random_range(0..3) {
+                0 => vec![(soon / 10, Self::DeleteVolume { pick: *pick })],
+                1 => vec![(soon / 10, Self::DeletePod { pick: *pick, force: false })],
+                _ => vec![(soon / 10, Self::DeleteMember { pick: *pick })],
+            },
+            Self::LoseStatus { cluster } => match rng.random_range(0..4) {
+                0 => vec![(soon, Self::Scale { cluster: *cluster, replicas: one_of(rng, &[0, 1, 5]) })],
+                1 => vec![(soon, Self::DeleteMember { pick })],
+                2 => vec![(soon, Self::Crash { back: 1000 })],
+                _ => vec![(later, Self::LoseStatus { cluster: *cluster })],
+            },
+            Self::DeleteCluster { how: Propagation::Orphan, .. } => match rng.random_range(0..3) {
+                0 => vec![(soon, Self::DeletePod { pick, force: false })],
+                1 => {
+                    vec![(later, Self::KillContainer { pick }), (later + soon, Self::KillContainer { pick })]
+                }
+                _ => vec![(later, Self::Crash { back: 1000 })],
+            },
+            Self::Reboot { .. } | Self::WipeDisk { .. } => match rng.random_range(0..3) {
+                0 => vec![(soon, Self::DeleteMember { pick })],
+                1 => vec![(soon, Self::Scale { cluster: pick, replicas: 1 })],
+                _ => vec![(soon, Self::Scale { cluster: pick, replicas: 5 })],
+            },
+            Self::Veteran { pick, .. } => {
+                vec![(soon, Self::Flap { pick: *pick, lasts: 3000 + later })]
+            }
+            Self::NoRoom { .. } | Self::FailPods { .. } => match rng.random_range(0..2) {
+                0 => vec![(soon, Self::DeletePod { pick, force: false })],
+                _ => vec![(soon, Self::Evict { pick })],
+            },
+            _ => vec![],
         }
     }
 

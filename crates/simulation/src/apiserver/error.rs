@@ -94,6 +94,11 @@ impl ApiError {
         Self::new(500, "", "resourceVersion should not be set on objects to be created".into())
     }
 
+    /// A quota, a policy or a webhook says no.
+    pub fn refused(kind: Kind, name: &str) -> Self {
+        Self::forbidden(kind, name, "exceeded quota: simulation, requested: 1, used: 3, limited: 3")
+    }
+
     /// Something went wrong inside the server.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message.into())

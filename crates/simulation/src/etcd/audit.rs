@@ -18,6 +18,8 @@ pub struct Formation {
     pub member: u64,
     /// Something had been acknowledged to a user of a cluster of this id before.
     pub over_acknowledged: bool,
+    /// Voters of a cluster of this id had their data elsewhere.
+    pub impostor: bool,
 }
 
 /// A member that had run before joined again without its data (T7).
@@ -87,14 +89,18 @@ impl Audit {
             cluster: data.cluster,
             member: data.member,
             over_acknowledged: over,
+            impostor: data.impostor,
         });
+        if data.impostor {
+            return;
+        }
         // The same name and token give the same ids: what is known of a life before is not about this one.
         self.voters.remove(&data.cluster);
         self.homes.retain(|(cluster, _), _| *cluster != data.cluster);
     }
 
     pub fn join(&mut self, now: Millis, process: &Process, data: &Data) {
-        if self.homes.contains_key(&(data.cluster, data.member)) {
+        if !data.impostor && self.homes.contains_key(&(data.cluster, data.member)) {
             self.amnesia.push(Amnesia {
                 at: now,
                 process: process.id.clone(),
@@ -108,6 +114,9 @@ impl Audit {
 
     /// A voter's home is the first one: what it promised there is not kept anywhere else.
     pub fn settle(&mut self, process: &Process, data: &Data, generation: u64) {
+        if data.impostor {
+            return;
+        }
         let member = (data.cluster, data.member);
         let promised = data.told.get(&data.member).is_none_or(|row| !row.learner);
         if !promised || !self.homes.contains_key(&member) {
@@ -115,12 +124,20 @@ impl Audit {
         }
     }
 
-    pub fn acknowledge(&mut self, cluster: u64, key: u64) {
+    /// What an impostor acknowledges was written to nobody's cluster.
+    pub fn acknowledge(&mut self, data: &Data, key: u64) {
+        if data.impostor {
+            return;
+        }
+        let cluster = data.cluster;
         self.acknowledged.entry(cluster).or_default().insert(key);
     }
 
     /// A leader commits up to `index`.
     pub fn commit(&mut self, now: Millis, data: &Data, index: u64) {
+        if data.impostor {
+            return;
+        }
         let history = self.committed.entry(data.cluster).or_default();
         for index in data.commit.min(history.len() as u64) + 1..=index {
             let Some(entry) = data.log.get(index) else { continue };
@@ -142,6 +159,9 @@ impl Audit {
     }
 
     pub fn configure(&mut self, data: &Data) {
+        if data.impostor {
+            return;
+        }
         let newest = self.voters.entry(data.cluster).or_default();
         if data.state.index >= newest.0 {
             newest.0 = data.state.index;
@@ -164,9 +184,31 @@ impl Etcds {
         process.booted().then_some((process.data.cluster, process.data.member))
     }
 
+    /// Whether it has formed a cluster of its own under the ids of one that lives elsewhere.
+    pub fn is_impostor(&self, process: &ProcessId) -> bool {
+        self.index(process).is_some_and(|at| self.processes[at].data.impostor)
+    }
+
+    /// Whether a voter still has what it has promised.
+    pub fn holds(&self, (cluster, member): (u64, u64)) -> bool {
+        self.audit.homes.get(&(cluster, member)).is_some_and(|(home, generation)| {
+            self.disks.get(home).is_some_and(|disk| disk.generation == *generation && !disk.corrupt)
+        })
+    }
+
+    /// Disks that hold what voters of a cluster have promised.
+    pub fn homes(&self, cluster: u64) -> impl Iterator<Item = &DiskId> {
+        let voters = self.voters(cluster);
+        let homes = self.audit.homes.iter();
+        let of = homes.filter(move |((known, member), _)| *known == cluster && voters.contains(member));
+        of.filter_map(|(_, (home, generation))| {
+            self.disks.get(home).is_some_and(|disk| disk.generation == *generation).then_some(home)
+        })
+    }
+
     /// Who serves now, as cluster and member.
     pub fn serving_members(&self) -> impl Iterator<Item = (u64, u64)> {
-        let serving = self.processes.iter().filter(|process| process.serves());
+        let serving = self.processes.iter().filter(|process| process.serves() && !process.data.impostor);
         serving.map(|process| (process.data.cluster, process.data.member))
     }
 
@@ -198,6 +240,7 @@ impl Etcds {
             .filter(|&at| {
                 let process = &self.processes[at];
                 process.data.cluster == cluster
+                    && !process.data.impostor
                     && process.leads.is_some()
                     && self.confirmed_leader(at).is_some()
             })
@@ -211,7 +254,10 @@ impl Etcds {
     pub fn quorum_serves(&self, cluster: u64) -> bool {
         let voters = self.voters(cluster);
         let serving = self.processes.iter().filter(|process| {
-            process.serves() && process.data.cluster == cluster && voters.contains(&process.data.member)
+            process.serves()
+                && !process.data.impostor
+                && process.data.cluster == cluster
+                && voters.contains(&process.data.member)
         });
         serving.count() > voters.len() / 2 && !self.leaders(cluster).is_empty()
     }
@@ -306,6 +352,6 @@ impl Etcds {
         let sound = |disk: &DiskId| self.disks.get(disk).is_some_and(|d| !d.corrupt && !d.doomed);
         let running = self.processes.iter().filter(move |p| p.booted() && sound(&p.disk)).map(|p| &p.data);
         let resting = self.disks.values().filter(|disk| !disk.corrupt).filter_map(|disk| disk.data.as_ref());
-        running.chain(resting).filter(move |data| data.cluster == cluster)
+        running.chain(resting).filter(move |data| data.cluster == cluster && !data.impostor)
     }
 }

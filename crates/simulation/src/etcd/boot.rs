@@ -147,7 +147,8 @@ impl Etcds {
         if self.others_of(at).any(|url| self.knows(at, url, member)) {
             return Err(format!("member {member:x} has already been bootstrapped"));
         }
-        let mut data = Data { cluster, member, term: 1, ..Data::default() };
+        let impostor = self.volumes(cluster).surviving > 0;
+        let mut data = Data { cluster, member, term: 1, impostor, ..Data::default() };
         for (&id, row) in &members {
             // The same on every member, so the entries must count as the same.
             let row = Row { name: String::new(), ..row.clone() };
@@ -175,7 +176,7 @@ impl Etcds {
     fn dial(&self, from: usize, url: &str) -> Answer {
         let Some(to) = self.at_url(url) else { return Answer::Nobody };
         let (this, that) = (&self.processes[from], &self.processes[to]);
-        if !self.network.dials(&this.host, &that.host) {
+        if !self.network.dials(&this.host, &that.host) || that.hidden_until > self.clock {
             Answer::NoRoute
         } else if that.booted() {
             Answer::From(to)
@@ -235,7 +236,8 @@ impl Etcds {
         if existing.values().filter(|row| row.learner).count() > flags.max_learners {
             return Err("membership: too many learner members in cluster".to_owned());
         }
-        let data = Data { cluster: known.cluster, member, told: existing.clone(), ..Data::default() };
+        let (cluster, impostor) = (known.cluster, known.impostor);
+        let data = Data { cluster, member, told: existing.clone(), impostor, ..Data::default() };
         let urls = peers(&data);
         Ok(Boot::AskingVersions { data: Box::new(data), urls, since: self.clock, answered: false })
     }

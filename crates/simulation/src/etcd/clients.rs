@@ -29,14 +29,16 @@ impl Etcds {
         if !process.serves() || process.is_learner() || !process.data.state.no_space.is_empty() {
             return PutResult::Failed;
         }
-        let (cluster, member) = (process.data.cluster, process.member());
+        let member = process.member();
         if self.disks.get(&process.disk).is_some_and(|disk| disk.full) {
             self.propose(at, Change::NoSpace(member));
             return PutResult::Failed;
         }
         match self.propose(at, Change::Put(key)) {
             Proposed::Applied(_) => {
-                self.audit.acknowledge(cluster, key);
+                if let Some(at) = self.index(via) {
+                    self.audit.acknowledge(&self.processes[at].data, key);
+                }
                 PutResult::Acknowledged
             }
             Proposed::Unknown => PutResult::Unknown,

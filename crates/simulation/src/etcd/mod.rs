@@ -103,6 +103,14 @@ impl Etcds {
         self.processes.push(Process::new(process, host, flags, disk, Boot::Opening { until: now + OPENING }));
     }
 
+    /// The name of a process that has just been started leads nowhere for a while: its machine came back with other
+    /// addresses.
+    pub fn hide(&mut self, process: &ProcessId, until: Millis) {
+        if let Some(at) = self.index(process) {
+            self.processes[at].hidden_until = until;
+        }
+    }
+
     /// SIGKILL. The data stays on the disk.
     pub fn stop(&mut self, now: Millis, process: &ProcessId) {
         self.advance(now);

@@ -48,6 +48,8 @@ pub(super) struct Process {
     pub fresh: bool,
     /// When it ends itself.
     pub leaves: Option<Millis>,
+    /// Until then its name leads nowhere: only those it dials itself know where it is.
+    pub hidden_until: Millis,
 }
 
 impl Process {
@@ -67,6 +69,7 @@ impl Process {
             outcome: None,
             fresh: false,
             leaves: None,
+            hidden_until: 0,
         }
     }
 
@@ -130,8 +133,14 @@ impl Etcds {
         (that.booted()
             && that.data.cluster == this.data.cluster
             && that.data.member == id
+            && self.is_found(this, that)
             && self.network.links(&this.host, &that.host))
         .then_some(at)
+    }
+
+    /// Whether the two can meet: the name of one has come through, or the other one knows whom to dial.
+    fn is_found(&self, this: &Process, that: &Process) -> bool {
+        that.hidden_until <= self.clock || that.data.state.members.contains_key(&this.data.member)
     }
 
     pub(super) fn at_url(&self, url: &str) -> Option<usize> {
@@ -168,7 +177,8 @@ impl Etcds {
         let this = &self.processes[from];
         let at = self.at_url(&this.data.state.members.get(&id)?.url)?;
         let that = &self.processes[at];
-        (that.booted() && that.data.cluster == this.data.cluster && that.data.member == id).then_some(at)
+        let same = that.data.cluster == this.data.cluster && that.data.member == id;
+        (that.booted() && same && self.is_found(this, that)).then_some(at)
     }
 
     /// Ends members that are out: those that applied it, after their farewell, and those that ask a peer who knows.

@@ -234,6 +234,8 @@ pub(super) struct Data {
     pub rejected: BTreeSet<u64>,
     /// The list that a joiner was told, before its log had anything to say.
     pub told: BTreeMap<u64, Row>,
+    /// It was formed under the ids of a cluster that lives elsewhere. Only the audit looks at it.
+    pub impostor: bool,
 }
 
 impl Data {
@@ -312,6 +314,7 @@ impl Data {
                 self.log.last()
             ));
         }
+        self.impostor &= from.impostor;
         let last = from.log.last();
         let mut known = if matched > 0 { matched } else { self.common(from) }.max(self.commit);
         if known > last {

@@ -1,16 +1,18 @@
 //! What an action of the operator may not do, judged at the moment it is done: rules 1, 2, 6 and 7.
 
-use planner::{Action, ClusterView, Leaving, MemberView};
+use planner::{Action, ClusterView, Leaving, MemberView, Release};
 
 use super::{Violation, is_available, watch_quorums};
 use crate::Millis;
-use crate::apiserver::kind::ETCD_CLUSTER;
-use crate::script::SECOND;
-use crate::world::kubelet::PodRun;
+use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER};
+use crate::script::{MINUTE, SECOND};
+use crate::world::kubelet::{PodRun, Stage};
 use crate::world::{World, uid_of};
 
 /// A member that has been silent that long is known to be.
 const SILENT: Millis = 40 * SECOND;
+/// Who has served within that time is there.
+const PRESENT: Millis = 10 * SECOND;
 /// How old a confirmed quorum may be when it is written into a status: its time to live, and the pass itself.
 const CONFIRMED: Millis = 8 * SECOND;
 
@@ -33,11 +35,82 @@ pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Opt
         {
             Some(Violation::new(7, format!("{action:?} without a list that was read in this pass")))
         }
+        Action::AddLearner { .. }
+        | Action::RemoveFromEtcd { .. }
+        | Action::RemoveOrphan { .. }
+        | Action::ReleaseMember { because: Release::OutOfEtcd, .. }
+            if is_misled(world, &pass) =>
+        {
+            Some(Violation::new(7, format!("{action:?} on the list of an impostor")))
+        }
+        Action::Promote { member, id } => on_record(world, &pass, member, *id),
         Action::DeleteMember { name, because: Leaving::Surplus { .. }, .. } => {
             least_missed(world, &pass, name)
         }
+        Action::DeleteMember { name, because: Leaving::Broken(why), .. } => {
+            given_up(world, &pass, name, *why)
+        }
         _ => None,
     }
+}
+
+/// Whether the list of this pass comes from one that formed a cluster of its own under the same ids, although a member of
+/// the true one was heard in the same pass.
+fn is_misled(world: &World, pass: &PassFacts<'_>) -> bool {
+    let Some(seen) = &pass.view.etcd.membership else { return false };
+    let process = |name: &str| {
+        let pod = world.pods.values().find(|p| p.name == name && p.process.is_some());
+        pod.and_then(|p| p.process.as_ref())
+    };
+    let false_one = |name: &str| process(name).is_some_and(|p| world.etcds.is_impostor(p));
+    let heard = |m: &&MemberView| matches!(m.etcd, Some(Ok(_))) && process(m.name()).is_some();
+    let true_one = pass.view.members.iter().filter(heard).any(|m| {
+        let id = process(m.name()).and_then(|p| world.etcds.identity(p));
+        !false_one(m.name()) && id.is_some_and(|(cluster, _)| cluster == seen.fact.cluster_id)
+    });
+    false_one(&seen.from) && true_one
+}
+
+/// T7, a consequence of rule 3: nobody gets a vote before it is written down that it has joined. A status that a user has
+/// emptied since the pass began is nobody's fault.
+fn on_record(world: &World, pass: &PassFacts<'_>, member: &str, id: u64) -> Option<Violation> {
+    let object = world.object(ETCD_MEMBER, member)?;
+    let emptied = world.ledger.status_lost_at.get(&uid_of(&object)).is_some_and(|at| *at >= pass.began);
+    let recorded = object["status"]["memberID"].as_str().and_then(api::ids::parse);
+    (recorded != Some(id) && !emptied).then(|| {
+        Violation::new(3, format!("{member} gets a vote, and it is not on record that it has joined"))
+    })
+}
+
+/// Rule 11: a member is given up only for what is so now. Whoever was heard of a moment ago is not broken, and who only
+/// waits for room has lost nothing.
+fn given_up(world: &World, pass: &PassFacts<'_>, name: &str, why: planner::Loss) -> Option<Violation> {
+    let object = world.object(ETCD_MEMBER, name)?;
+    let fact = world.ledger.members.get(&uid_of(&object))?;
+    let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id)?;
+    let member = (cluster, fact.id?);
+    let served = world.ledger.served_at.get(&member).copied().unwrap_or_default();
+    if world.etcds.holds(member) && served + PRESENT > pass.began && served > 0 {
+        return Some(Violation::new(11, format!("{name} is given up because it {why}, but it serves")));
+    }
+    let pod = world.pods.values().find(|p| p.name == name && !p.object_gone)?;
+    let waits = pod.stage == Stage::Waiting && !pod.terminating && !pod.is_memory();
+    let disk = world
+        .etcds
+        .homes(cluster)
+        .find(|disk| world.disks.get(disk).is_some_and(|d| pod.claim.as_deref() == Some(d.claim.as_str())))?;
+    let known = world.disks.get(disk)?;
+    let there = known
+        .node
+        .is_none_or(|n| world.nodes[n].is_reachable() && world.nodes[n].changed_at + MINUTE < world.now);
+    let intact = !known.lost && !known.unreachable && !known.spoilt && there;
+    let same = object["status"]["pvcUID"].as_str() == Some(disk.0.as_str());
+    (waits && intact && same).then(|| {
+        Violation::new(
+            11,
+            format!("{name} is given up because it {why}, but its volume is intact and only waits for room"),
+        )
+    })
 }
 
 /// T22, a consequence of rule 1: a healthy voter does not leave while one stays that has been silent for long.
@@ -74,10 +147,8 @@ pub struct Before {
 impl Before {
     pub fn of(world: &mut World) -> Self {
         watch_quorums(world);
-        let able = world
-            .living_clusters()
-            .into_iter()
-            .map(|(_, cluster)| (cluster, is_able(world, cluster, world.now)));
+        let able =
+            world.kept_clusters().into_iter().map(|kept| (kept.id, is_able(world, kept.id, world.now)));
         Self { able: able.collect() }
     }
 
@@ -162,7 +233,7 @@ fn one_at_a_time(world: &mut World, uid: &str) -> Option<Violation> {
     let fact = world.ledger.members.get_mut(uid)?;
     let object = world.api.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let deleting = object
-        .peek(crate::apiserver::kind::ETCD_MEMBER, crate::world::NAMESPACE, &fact.name)
+        .peek(ETCD_MEMBER, crate::world::namespace(&fact.name), &fact.name)
         .is_some_and(|m| uid_of(m) == uid && m["metadata"]["deletionTimestamp"].is_string());
     drop(object);
     // Taking out one that is down already disrupts nothing.

@@ -23,6 +23,8 @@ pub use rest::Rest;
 const AUDIT: Millis = 2 * SECOND;
 /// A healthy operator has told the Pod of a seed within that time that its cluster has formed, also if a call gets lost.
 const TOLD_WITHIN: Millis = 15 * SECOND;
+/// A healthy operator has made a Pod again within that time, whatever else it can not do.
+const HELPED_WITHIN: Millis = 90 * SECOND;
 /// A healthy operator shows within that time that a quorum is gone.
 const SHOWN_WITHIN: Millis = 150 * SECOND;
 
@@ -51,7 +53,8 @@ impl Violation {
             6 => "Available=True only if a quorum was confirmed recently",
             7 => "membership actions rest on a linearizable read of the same pass",
             8 => "when faults stop, a cluster converges or parks in a named condition",
-            _ => "at rest nothing is written",
+            9 => "at rest nothing is written, and nothing is repeated without a pause",
+            _ => "a member that serves, or whose data are intact and can come back, is not given up",
         }
     }
 }
@@ -81,7 +84,11 @@ pub fn check(world: &mut World, led: bool) -> Option<Violation> {
         return None;
     }
     forget_the_deleted(world);
-    begun_anew(world).or_else(|| lost_writes(world)).or_else(|| stale_status(world))
+    begun_anew(world)
+        .or_else(|| beside(world))
+        .or_else(|| lost_writes(world))
+        .or_else(|| stale_status(world))
+        .or_else(|| held_up(world))
 }
 
 /// Notes which members serve and which clusters have a quorum.
@@ -92,7 +99,7 @@ pub(crate) fn watch_quorums(world: &mut World) {
         .values()
         .filter(|p| p.stage == Stage::Running && p.node.is_some_and(|n| world.nodes[n].is_reachable()))
         .filter_map(|p| p.process.as_ref())
-        .filter(|process| world.etcds.serving(process))
+        .filter(|process| world.etcds.serving(process) && !world.etcds.is_impostor(process))
         .filter_map(|process| world.etcds.identity(process))
         .collect();
     for member in serving {
@@ -109,8 +116,16 @@ pub(crate) fn watch_quorums(world: &mut World) {
 /// Notes since when one operator has been able to do its work.
 fn watch_operator(world: &mut World, led: bool) {
     let now = world.now;
-    let disturbed =
-        !led || now < world.api_down_until || world.watch_lag.iter().any(|(_, until)| now < *until);
+    let unheard = !led
+        || now < world.api_down_until
+        || world.watch_lag.iter().any(|(_, until)| now < *until)
+        || world.control.refuses(now, ETCD_CLUSTER, crate::script::Verb::Status);
+    let disturbed = unheard || world.control.is_disturbed(now);
+    if unheard {
+        world.ledger.led_since = None;
+    } else {
+        world.ledger.led_since.get_or_insert(now);
+    }
     if !world.ledger.unlabelled.is_empty() {
         world.ledger.hidden_until = now;
     }
@@ -123,12 +138,12 @@ fn watch_operator(world: &mut World, led: bool) {
 
 /// Nothing is expected of a cluster that its user has deleted.
 fn forget_the_deleted(world: &mut World) {
-    let uids: Vec<String> =
-        world.ledger.clusters.iter().filter(|(_, c)| !c.lives()).map(|(u, _)| u.clone()).collect();
-    for uid in uids {
-        if let Some(cluster) = world.etcd_cluster(&uid) {
-            world.etcds.forget_cluster(cluster);
-        }
+    let kept: Vec<u64> = world.kept_clusters().into_iter().map(|kept| kept.id).collect();
+    let gone = world.ledger.clusters.iter().filter(|(_, c)| !c.lives());
+    let ids = gone.flat_map(|(uid, fact)| [world.etcd_cluster(uid), world.inheritance(fact)]);
+    let forgotten: Vec<u64> = ids.flatten().filter(|id| !kept.contains(id)).collect();
+    for cluster in forgotten {
+        world.etcds.forget_cluster(cluster);
     }
 }
 
@@ -146,7 +161,12 @@ fn begun_anew(world: &World) -> Option<Violation> {
             .zip(world.ledger.undisturbed_since)
             .map(|(known, since)| known.max(seen(since)) + TOLD_WITHIN);
         let is_known = |f: &&crate::etcd::Formation| told.is_some_and(|told| f.at >= told);
-        let again = world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged);
+        // What a predecessor made with fixed flags can not be told.
+        let fixed = |f: &crate::etcd::Formation| {
+            f.process.0.split('/').next().is_some_and(|pod| world.ledger.fixed_pods.contains(pod))
+        };
+        let again =
+            world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged && !fixed(f));
         if let Some(again) = again.into_iter().find(is_known) {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
@@ -174,9 +194,8 @@ fn begun_anew(world: &World) -> Option<Violation> {
 fn heritage(world: &World) -> Option<Violation> {
     let living = world.ledger.clusters.iter().filter(|(_, c)| c.lives());
     for (uid, cluster) in living {
-        let token = api::names::cluster_token(crate::world::NAMESPACE, &cluster.name, uid);
         let formed = world.etcds.formations().iter().find(|f| Some(f.cluster) == cluster.id);
-        if formed.is_some_and(|f| f.token != token) {
+        if formed.is_some_and(|f| !cluster.tokens(uid).contains(&f.token)) {
             let what = format!("{} took the etcd cluster of a predecessor for its own", cluster.name);
             return Some(Violation::new(3, what));
         }
@@ -184,12 +203,90 @@ fn heritage(world: &World) -> Option<Violation> {
     None
 }
 
+/// Rule 3: a cluster that was made over what somebody had left behind forms none of its own beside it.
+fn beside(world: &mut World) -> Option<Violation> {
+    let new = world.etcds.formations()[world.ledger.formations_seen..].to_vec();
+    world.ledger.formations_seen += new.len();
+    for (uid, fact) in world.ledger.clusters.iter().filter(|(_, c)| c.lives() && !c.inherits.is_empty()) {
+        let Some(id) = world.inheritance(fact) else { continue };
+        let own = api::names::cluster_token(crate::world::namespace(&fact.name), &fact.name, uid);
+        // Somebody took the label off what was left: then it is not seen.
+        let hidden = world.now < world.ledger.hidden_until + TOLD_WITHIN;
+        let is_left = world.etcds.homes(id).any(|disk| has_object(world, disk));
+        if is_left && !hidden && new.iter().any(|f| f.token == own) {
+            let what = format!("{} formed a second cluster beside {id:x}, which was left behind", fact.name);
+            return Some(Violation::new(3, what));
+        }
+    }
+    None
+}
+
+/// Whether there is still an object that stands for a disk: a claim, or a Pod in whose memory it is.
+fn has_object(world: &World, disk: &crate::etcd::DiskId) -> bool {
+    [crate::apiserver::kind::CLAIM, crate::apiserver::kind::POD]
+        .into_iter()
+        .any(|kind| world.objects(kind).iter().any(|object| crate::world::uid_of(object) == disk.0))
+}
+
+/// Rule 8 while something is refused: a member whose data are there gets its Pod back, whatever else can not be had.
+fn held_up(world: &mut World) -> Option<Violation> {
+    use crate::apiserver::kind::{CLAIM, ETCD_MEMBER, POD};
+    let now = world.now;
+    let refused = world.control.refuses(now, POD, crate::script::Verb::Create)
+        || now < world.control.fails_pods_until
+        || world.ledger.hidden_until + HELPED_WITHIN > now;
+    let Some(since) = world.ledger.led_since.filter(|_| !refused) else {
+        world.ledger.missing_since.clear();
+        return None;
+    };
+    let missing: Vec<(String, String)> = world
+        .objects(ETCD_MEMBER)
+        .iter()
+        .filter(|m| could_run(world, m))
+        .filter(|m| {
+            let name = crate::world::name_of(m);
+            let claim = world.object(CLAIM, &api::names::pvc(&name));
+            let same = claim.as_ref().is_some_and(|c| {
+                c["metadata"]["uid"] == m["status"]["pvcUID"] && c["metadata"]["deletionTimestamp"].is_null()
+            });
+            same && world.object(POD, &name).is_none()
+        })
+        .map(|m| (crate::world::uid_of(m), crate::world::name_of(m)))
+        .collect();
+    world.ledger.missing_since.retain(|uid, _| missing.iter().any(|(known, _)| known == uid));
+    for (uid, name) in missing {
+        let first = *world.ledger.missing_since.entry(uid).or_insert(now);
+        if now > first.max(since) + HELPED_WITHIN {
+            let what = format!(
+                "{name} has been without a Pod for {} s, its volume is there",
+                (now - first) / SECOND
+            );
+            return Some(Violation::new(8, what));
+        }
+    }
+    None
+}
+
+/// A member on a volume that is meant to run, of a cluster that is meant to run.
+fn could_run(world: &World, member: &Value) -> bool {
+    let owner = member["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default();
+    let Some(fact) = world.ledger.living(owner).filter(|fact| fact.id.is_some()) else { return false };
+    let Some(cluster) = world.object(ETCD_CLUSTER, &fact.name) else { return false };
+    let wanted = |of: &Value| of["replicas"].as_u64() != Some(0);
+    member["metadata"]["deletionTimestamp"].is_null()
+        && member["spec"]["dormant"] != true
+        && member["status"]["memberID"].is_string()
+        && wanted(&cluster["spec"])
+        && wanted(&cluster["status"]["observed"])
+        && cluster["status"]["clusterID"].is_string()
+}
+
 /// Two clusters for one object, both with their data.
 fn second_formation(world: &World, uid: &str) -> Option<Violation> {
-    let name = world.ledger.clusters.get(uid).map(|c| c.name.clone())?;
-    let token = api::names::cluster_token(crate::world::NAMESPACE, &name, uid);
+    let fact = world.ledger.clusters.get(uid)?;
+    let (name, tokens) = (fact.name.clone(), fact.tokens(uid));
     let alive = |f: &&crate::etcd::Formation| {
-        f.token == token
+        tokens.contains(&f.token)
             && world.etcds.volumes(f.cluster).surviving > 0
             && !world.etcds.voters(f.cluster).is_empty()
     };
@@ -214,8 +311,8 @@ fn is_denied(world: &World, uid: &str) -> bool {
 
 /// Rule 5.
 fn lost_writes(world: &World) -> Option<Violation> {
-    let living = world.living_clusters().into_iter().filter(|(uid, _)| !is_denied(world, uid));
-    let living: Vec<u64> = living.map(|(_, cluster)| cluster).collect();
+    let kept = world.kept_clusters().into_iter().filter(|kept| !world.ledger.denied.contains(&kept.name));
+    let living: Vec<u64> = kept.map(|kept| kept.id).collect();
     let lost = world
         .etcds
         .lost_writes()
@@ -232,7 +329,7 @@ fn lost_writes(world: &World) -> Option<Violation> {
 
 /// Rule 6, the other half: a quorum that is gone is not shown as there for long.
 fn stale_status(world: &World) -> Option<Violation> {
-    let since = world.ledger.undisturbed_since?;
+    let since = world.ledger.led_since?;
     for (uid, cluster) in world.living_clusters() {
         let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
         if world.now.saturating_sub(quorum_at.max(since)) < SHOWN_WITHIN {

@@ -81,11 +81,13 @@ fn settled(world: &World) -> Result<(), String> {
 
 /// Nothing is left of a deleted cluster, unless that was asked for.
 fn gone(world: &World, name: &str) -> Result<(), String> {
-    if world.ledger.orphaned.contains(name) {
+    if world.ledger.orphaned.contains_key(name) {
         return Ok(());
     }
     for kind in [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET] {
-        if let Some(left) = belongings(world, kind, name).first() {
+        // What a user took the owner off is theirs, except for members: the operator makes those its own again.
+        let theirs = |o: &&Arc<Value>| kind != ETCD_MEMBER && is_ownerless(o);
+        if let Some(left) = belongings(world, kind, name).iter().find(|o| !theirs(o)) {
             return Err(format!("{} {} is left of deleted cluster {name}", kind.kind, name_of(left)));
         }
     }
@@ -97,6 +99,17 @@ fn belongings(world: &World, kind: Kind, cluster: &str) -> Vec<Arc<Value>> {
     world.objects(kind).into_iter().filter(ours).collect()
 }
 
+fn is_ownerless(object: &Value) -> bool {
+    object["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty)
+}
+
+/// Pods of a cluster, without those whose member a user deleted and told them to stay.
+fn own_pods(world: &World, cluster: &str) -> Vec<Arc<Value>> {
+    let mut pods = belongings(world, POD, cluster);
+    pods.retain(|p| !is_ownerless(p) || world.object(ETCD_MEMBER, &name_of(p)).is_some());
+    pods
+}
+
 fn place(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
     let wanted = cluster["spec"]["replicas"].as_u64().unwrap_or(3) as usize;
     let reached =
@@ -106,7 +119,7 @@ fn place(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
 
 fn paused(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
     expect(cluster, conditions::AVAILABLE, "False", reason::PAUSED)?;
-    match belongings(world, POD, name).first() {
+    match own_pods(world, name).first() {
         Some(pod) => Err(format!("{name} is paused, but Pod {} is there", name_of(pod))),
         None => Ok(()),
     }
@@ -133,13 +146,22 @@ fn running(world: &World, name: &str, cluster: &Value, wanted: usize) -> Result<
     }
     let unlabelled =
         |p: &&Arc<Value>| p["metadata"]["labels"].get(labels::ROLE) != Some(&json!(labels::VOTER));
-    if let Some(pod) = belongings(world, POD, name).iter().find(unlabelled) {
+    if let Some(pod) = own_pods(world, name).iter().find(unlabelled) {
         return Err(format!("Pod {} is not labelled as a voter", name_of(pod)));
     }
     for service in [names::headless_service(name), names::client_service(name)] {
-        world.object(SERVICE, &service).ok_or_else(|| format!("Service {service} is missing"))?;
+        let found = world.object(SERVICE, &service).ok_or_else(|| format!("Service {service} is missing"))?;
+        owned(&found, cluster)?;
     }
-    Ok(())
+    owned(&budget, cluster)?;
+    members.iter().try_for_each(|member| owned(member, cluster))
+}
+
+/// What belongs to a cluster goes with it.
+fn owned(object: &Value, cluster: &Value) -> Result<(), String> {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let ours = owners.is_some_and(|o| o.iter().any(|o| o["uid"] == cluster["metadata"]["uid"]));
+    if ours { Ok(()) } else { Err(format!("{} {} has lost its owner", object["kind"], name_of(object))) }
 }
 
 /// etcd's own list names exactly the members, all of them voters.
@@ -181,6 +203,28 @@ fn owner(object: &Value) -> &str {
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
 fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
+    // Members that do not fit together, or not to what is asked for, wait for a person.
+    let name = name_of(cluster);
+    let members = belongings(world, ETCD_MEMBER, &name);
+    let differ =
+        |field: fn(&Value) -> &Value| members.windows(2).any(|pair| field(&pair[0]) != field(&pair[1]));
+    if because == "IdentityConflict" {
+        return (available == "False" && differ(|m| &m["spec"]["clusterToken"])).then_some(());
+    }
+    let medium = |of: &Value| of["spec"]["storage"]["medium"].as_str().unwrap_or_default().to_owned();
+    if because == "SpecConflict" {
+        return (available == "False" && members.iter().any(|m| medium(m) != medium(cluster))).then_some(());
+    }
+    // Nothing is made over what somebody left behind and nobody stands for.
+    let waits = condition(cluster, conditions::PROGRESSING)?.1 == "WaitingForLeftovers";
+    let alone = |o: &Arc<Value>, member: &str| is_ownerless(o) && world.object(ETCD_MEMBER, member).is_none();
+    let left = belongings(world, POD, &name).iter().any(|p| alone(p, &name_of(p)))
+        || belongings(world, CLAIM, &name)
+            .iter()
+            .any(|c| name_of(c).strip_prefix("data-").is_some_and(|member| alone(c, member)));
+    if waits {
+        return left.then_some(());
+    }
     let lost = world.disks.values().any(|d| d.unreachable);
     // A seed whose volume was spoilt, or is where nobody can get at it, before anybody knew that it had formed anything.
     if because == reason::BOOTSTRAP_FAILED {

@@ -26,7 +26,7 @@ pub fn look(look: &Look) -> Call {
     };
     match &look.which {
         Which::Named(name) => Call::Get(kind, name.clone()),
-        Which::Labelled(cluster) => Call::List(kind, format!("{}={cluster}", labels::CLUSTER)),
+        Which::Labelled(cluster) => Call::List(kind, cluster.clone()),
     }
 }
 

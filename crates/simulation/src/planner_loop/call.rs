@@ -1,10 +1,11 @@
 //! One call of the operator, as a value: it can be carried out now, later, or never, and its answer can get lost.
 
+use api::labels;
 use etcd::{Endpoint, Membership, Status};
 use serde_json::Value;
 
 use crate::apiserver::{ApiError, DeleteOptions, Deletion, Kind, Selector, Sub};
-use crate::world::{NAMESPACE, World};
+use crate::world::{World, name_of, namespace};
 use crate::{Millis, etcd as model};
 
 /// Longest wait for the API server, as in the operator.
@@ -18,7 +19,7 @@ pub const WRITE_LIMIT: Millis = 5000;
 #[derive(Clone, Debug)]
 pub enum Call {
     Get(Kind, String),
-    /// All that the selector selects.
+    /// All that carry the label of this cluster.
     List(Kind, String),
     Create(Kind, Value),
     Patch(Kind, String, Value),
@@ -105,18 +106,22 @@ impl Call {
         let shared = world.api.clone();
         let mut api = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let object = match self {
-            Self::Get(kind, name) => api.get(*kind, NAMESPACE, name),
-            Self::List(kind, selector) => {
-                let selector = Selector::labels(selector).unwrap_or_default();
-                let (objects, _) = api.list(*kind, Some(NAMESPACE), &selector);
+            Self::Get(kind, name) => api.get(*kind, namespace(name), name),
+            Self::List(kind, cluster) => {
+                let selector =
+                    Selector::labels(&format!("{}={cluster}", labels::CLUSTER)).unwrap_or_default();
+                let (objects, _) = api.list(*kind, Some(namespace(cluster)), &selector);
                 return Ok(Answer::Objects(objects));
             }
-            Self::Create(kind, object) => api.create(now, *kind, NAMESPACE, object.clone(), &mut world.rng),
-            Self::Patch(kind, name, patch) => api.patch_merge(now, *kind, NAMESPACE, name, patch, None),
-            Self::ReplaceStatus(kind, name, object) => {
-                api.update(now, *kind, NAMESPACE, name, object.clone(), Some(Sub::Status))
+            Self::Create(kind, object) => {
+                api.create(now, *kind, namespace(&name_of(object)), object.clone(), &mut world.rng)
             }
-            Self::Delete(kind, name, options) => match api.delete(now, *kind, NAMESPACE, name, options) {
+            Self::Patch(kind, name, patch) => api.patch_merge(now, *kind, namespace(name), name, patch, None),
+            Self::ReplaceStatus(kind, name, object) => {
+                api.update(now, *kind, namespace(name), name, object.clone(), Some(Sub::Status))
+            }
+            Self::Delete(kind, name, options) => match api.delete(now, *kind, namespace(name), name, options)
+            {
                 Ok(Deletion::Gone(_)) => return Ok(Answer::Deleted),
                 Ok(Deletion::Pending(object)) => Ok(object),
                 Err(error) => Err(error),

@@ -19,7 +19,7 @@ use crate::invariants::{self, Rest, Violation};
 use crate::mutations::Mutation;
 use crate::script::{MINUTE, SECOND, Script};
 use crate::world::agenda::Event;
-use crate::world::{NAMESPACE, Order, World};
+use crate::world::{Order, World, namespace};
 use crate::{Millis, Outcome};
 
 use memory::Memory;
@@ -93,7 +93,7 @@ pub fn run(script: &Script, mutation: &'static Mutation, telling: bool) -> Outco
 
 /// The operator's name for a cluster.
 fn key(cluster: &str) -> Key {
-    Key { namespace: NAMESPACE.to_owned(), name: cluster.to_owned() }
+    Key { namespace: namespace(cluster).to_owned(), name: cluster.to_owned() }
 }
 
 impl Simulation {

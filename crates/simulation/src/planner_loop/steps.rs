@@ -13,9 +13,10 @@ use super::pass::{Pass, Phase};
 use super::{Simulation, act, key};
 use crate::Millis;
 use crate::apiserver::Selector;
-use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER, NODE, VOLUME};
+use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER, NODE, POD, VOLUME};
 use crate::invariants;
-use crate::script::Fate;
+use crate::script::{Fate, Verb};
+use crate::world::control::Admission;
 
 /// What a step led to.
 enum Next {
@@ -561,7 +562,7 @@ impl Simulation {
             return call.execute(&mut self.world);
         }
         let before = invariants::Before::of(&mut self.world);
-        let answer = call.execute(&mut self.world);
+        let answer = self.admitted(call);
         self.world.note(|_| {
             let what = match &answer {
                 Ok(_) => "ok".to_owned(),
@@ -573,6 +574,31 @@ impl Simulation {
             self.world.ledger.violate(violation);
         }
         answer
+    }
+}
+
+impl Simulation {
+    /// Lets a write through, if admission does.
+    fn admitted(&mut self, call: &Call) -> Result<Answer, Failure> {
+        let (kind, verb, name) = match call {
+            Call::Create(kind, object) => (*kind, Verb::Create, crate::world::name_of(object)),
+            Call::Patch(kind, name, _) => (*kind, Verb::Patch, name.clone()),
+            Call::ReplaceStatus(kind, name, _) => (*kind, Verb::Status, name.clone()),
+            Call::Delete(kind, name, _) => (*kind, Verb::Delete, name.clone()),
+            _ => return call.execute(&mut self.world),
+        };
+        self.world.count_write(kind, verb, &name);
+        match self.world.admit(kind, verb, &name) {
+            Admission::Refused(error) => Err(Failure::Api(error)),
+            Admission::Undone(object) => Ok(Answer::Object(object)),
+            Admission::Pass => match call {
+                Call::Create(POD, object) => {
+                    let object = self.world.as_made_before(object.clone());
+                    Call::Create(POD, object).execute(&mut self.world)
+                }
+                _ => call.execute(&mut self.world),
+            },
+        }
     }
 }
 
@@ -611,7 +637,7 @@ where
 pub(super) fn describe(call: &Call) -> String {
     match call {
         Call::Get(kind, name) => format!("get {} {name}", kind.kind),
-        Call::List(kind, selector) => format!("list {} {selector}", kind.plural),
+        Call::List(kind, cluster) => format!("list {} of {cluster}", kind.plural),
         Call::Create(kind, object) => format!("create {} {}", kind.kind, crate::world::name_of(object)),
         Call::Patch(kind, name, patch) => format!("patch {} {name}: {patch}", kind.kind),
         Call::ReplaceStatus(kind, name, object) => {

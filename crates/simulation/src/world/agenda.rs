@@ -28,6 +28,12 @@ pub enum Event {
     NodeDrained(usize, u64),
     /// A cluster is made (again).
     Wish(usize),
+    /// A container is killed once more.
+    Kill(String),
+    /// Somebody undoes a patch of the operator's.
+    Undo(usize),
+    /// A node is up again.
+    NodeUp(usize, u64),
     /// An operator goes on with a cluster.
     Operator(usize, Key),
     /// A watch of an operator delivers.

@@ -1,9 +1,16 @@
 //! Clients that write all the time, to whichever voter their Service leads them to, and read back what was acknowledged.
 
+use std::collections::BTreeSet;
+
+use api::labels;
+use serde_json::json;
+
 use super::World;
 use super::agenda::Event;
-use super::kubelet::Stage;
+use super::kubelet::{PodRun, Stage};
+use crate::apiserver::kind::POD;
 use crate::etcd::{ProcessId, PutResult};
+use crate::invariants::Violation;
 
 impl World {
     pub(super) fn client_writes(&mut self) {
@@ -15,6 +22,7 @@ impl World {
             if reachable.is_empty() {
                 continue;
             }
+            self.one_cluster(&cluster, &reachable);
             let chosen = self.within(0, reachable.len() as u64 - 1) as usize;
             self.key += 1;
             let (now, key) = (self.now, self.key);
@@ -28,12 +36,39 @@ impl World {
         }
     }
 
-    /// Processes behind the client Service of a cluster: ready Pods that can be reached.
+    /// Processes behind the client Service of a cluster: ready Pods with its labels that can be reached.
     fn endpoints(&self, cluster: &str) -> Vec<ProcessId> {
         let ready = self.pods.values().filter(|p| {
-            p.cluster == cluster && p.ready && p.stage == Stage::Running && !p.object_gone && !p.terminating
+            p.ready
+                && p.stage == Stage::Running
+                && !p.object_gone
+                && !p.terminating
+                && self.serves(p, cluster)
         });
         let reachable = ready.filter(|p| p.node.is_some_and(|n| self.nodes[n].is_reachable()));
         reachable.filter_map(|p| p.process.clone()).collect()
+    }
+
+    /// Whether the Service's selector finds the Pod.
+    fn serves(&self, pod: &PodRun, cluster: &str) -> bool {
+        let Some(object) = self.object(POD, &pod.name) else { return false };
+        let labels = &object["metadata"]["labels"];
+        labels.get(labels::CLUSTER) == Some(&json!(cluster))
+            && labels.get(labels::ROLE) == Some(&json!(labels::VOTER))
+    }
+
+    /// Rule 5: behind one Service there is one etcd cluster. Pods that somebody gave another label are their own doing.
+    fn one_cluster(&mut self, name: &str, reachable: &[ProcessId]) {
+        let touched = |process: &&ProcessId| {
+            let pod = self.pods.values().find(|p| p.process.as_ref() == Some(process));
+            pod.is_some_and(|p| self.ledger.unlabelled.iter().any(|(kind, n)| *kind == POD && *n == p.name))
+        };
+        let own = reachable.iter().filter(|p| !touched(p));
+        let ids: BTreeSet<u64> =
+            own.filter_map(|p| self.etcds.identity(p)).map(|(cluster, _)| cluster).collect();
+        if ids.len() > 1 {
+            let what = format!("clients of {name} reach {} etcd clusters behind one Service", ids.len());
+            self.ledger.violate(Violation::new(5, what));
+        }
     }
 }

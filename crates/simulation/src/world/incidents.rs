@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::agenda::Event;
 use super::kubelet::{PodRun, Stage};
-use super::{NAMESPACE, Order, World, name_of, uid_of};
+use super::{Order, WATCHED, World, name_of, namespace, uid_of};
 use crate::apiserver::Propagation as Orphans;
+use crate::apiserver::Sub;
 use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
 use crate::script::{Edit, Incident, Propagation, SECOND};
 
@@ -22,6 +23,26 @@ impl World {
                 let at = self.now;
                 self.agenda.put(at, Event::Wish(cluster % self.script.clusters.len()));
             }
+            Incident::RecreateAs { cluster, replicas, other_medium } => {
+                let index = cluster % self.wishes.len();
+                let wish = &mut self.wishes[index];
+                wish.memory ^= other_medium;
+                // Admission refuses to pause what lives in memory.
+                let least = i32::from(wish.memory);
+                wish.replicas = replicas.unwrap_or(wish.replicas).max(least);
+                let at = self.now;
+                self.agenda.put(at, Event::Wish(index));
+            }
+            Incident::LoseStatus { cluster } => self.cluster_status_lost(cluster),
+            Incident::LoseMemberStatus { pick } => {
+                if let Some(name) = self.picked(ETCD_MEMBER, pick) {
+                    self.lose_status(ETCD_MEMBER, &name);
+                }
+            }
+            Incident::OrphanMember { pick } => self.user_orphans_member(pick),
+            Incident::Disown { kind, pick } => self.user_disowns(kind, pick),
+            Incident::Refuse { kind, verb, only, lasts } => self.refuse(WATCHED[kind % 6], verb, only, lasts),
+            Incident::Revert { kind, pick, late, lasts } => self.revert(kind, pick, late, lasts),
             Incident::DeleteMember { pick } => self.user_deletes_member(pick, false),
             Incident::StripMember { pick } => self.user_deletes_member(pick, true),
             Incident::DeletePod { pick, force } => self.user_deletes_pod(pick, force),
@@ -29,8 +50,37 @@ impl World {
             Incident::SwapVolume { pick } => self.user_swaps_volume(pick),
             Incident::DeleteService { pick } => self.user_deletes(SERVICE, pick),
             Incident::DeleteBudget { pick } => self.user_deletes(BUDGET, pick),
-            Incident::Unlabel { pick } => self.user_unlabels(pick),
-            Incident::KillContainer { pick } => self.kill_container(pick, "killed"),
+            Incident::Unlabel { pick } => self.user_unlabels(pick, false),
+            Incident::Relabel { pick } => self.user_unlabels(pick, true),
+            Incident::KillContainer { pick } => {
+                if let Some(uid) = self.picked_pod(pick) {
+                    self.kill(&uid, "killed");
+                }
+            }
+            Incident::Storm { pick, times, every } => {
+                let Some(uid) = self.picked_pod(pick) else { return };
+                for nth in 0..u64::from(times) {
+                    let at = self.now + nth * every;
+                    self.agenda.put(at, Event::Kill(uid.clone()));
+                }
+            }
+            Incident::Veteran { pick, restarts } => {
+                let Some(uid) = self.picked_pod(pick) else { return };
+                if let Some(pod) = self.pods.get_mut(&uid) {
+                    pod.restarts += restarts;
+                }
+                self.write_pod_status(&uid);
+            }
+            Incident::Flap { pick, lasts } => {
+                let Some(uid) = self.picked_pod(pick) else { return };
+                let until = self.now + lasts;
+                if let Some(pod) = self.pods.get_mut(&uid) {
+                    pod.flaps_until = until;
+                }
+            }
+            Incident::FailPods { lasts } => self.control.fails_pods_until = self.now + lasts,
+            Incident::NoRoom { lasts } => self.control.no_room_until = self.now + lasts,
+            Incident::Reboot { node, back } => self.reboot(node, back),
             Incident::Evict { pick } => {
                 if let Some(uid) = self.picked_pod(pick) {
                     self.end_pod(&uid, "Evicted");
@@ -56,11 +106,7 @@ impl World {
 
     /// Makes a cluster as it was wished for, unless one of that name is there.
     pub(super) fn make_cluster(&mut self, index: usize) {
-        let wish = self.script.clusters[index % self.script.clusters.len()].clone();
-        // Nobody makes a cluster over what was left behind on purpose.
-        if self.ledger.orphaned.contains(&wish.name) {
-            return;
-        }
+        let wish = self.wishes[index % self.wishes.len()].clone();
         if let Some(present) = self.object(ETCD_CLUSTER, &wish.name) {
             if present["metadata"]["deletionTimestamp"].is_string() && !self.calm {
                 let at = self.now + SECOND;
@@ -73,14 +119,14 @@ impl World {
             if wish.memory { json!({ "medium": medium, "size": "64Mi" }) } else { json!({ "size": "1Gi" }) };
         let object = json!({
             "apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
-            "metadata": { "name": wish.name, "namespace": NAMESPACE },
+            "metadata": { "name": wish.name, "namespace": namespace(&wish.name) },
             "spec": { "replicas": wish.replicas, "version": wish.version, "storage": storage },
         });
         self.note(|_| format!("a user creates cluster {} with {} members", wish.name, wish.replicas));
         let now = self.now;
         let api = self.api.clone();
         let mut api = api.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Err(error) = api.create(now, ETCD_CLUSTER, NAMESPACE, object, &mut self.rng) {
+        if let Err(error) = api.create(now, ETCD_CLUSTER, namespace(&wish.name), object, &mut self.rng) {
             self.broken_model = Some(format!("a cluster can not be created: {error}"));
         }
     }
@@ -131,10 +177,62 @@ impl World {
             Propagation::Foreground => Orphans::Foreground,
             Propagation::Orphan => Orphans::Orphan,
         };
+        let uid = self.object(ETCD_CLUSTER, &name).map(|c| uid_of(&c)).unwrap_or_default();
         if how == Orphans::Orphan {
-            self.ledger.orphaned.insert(name.clone());
+            self.ledger.orphan(&uid);
         }
         self.delete_object(ETCD_CLUSTER, &name, None, Some(how), false);
+        if how != Orphans::Orphan {
+            self.user_clears_away(&name);
+        }
+    }
+
+    /// Who deletes a cluster for good takes along what nobody owns of it.
+    fn user_clears_away(&mut self, cluster: &str) {
+        for kind in [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET] {
+            for object in self.objects(kind) {
+                let ours = object["metadata"]["labels"].get(api::labels::CLUSTER) == Some(&json!(cluster));
+                if !ours || object["metadata"]["ownerReferences"].is_array() {
+                    continue;
+                }
+                let uid = uid_of(&object);
+                match kind {
+                    ETCD_MEMBER => self.ledger.user_touched(&uid, false),
+                    CLAIM => self.ledger.user_deleted_volume(&uid),
+                    _ => {}
+                }
+                self.delete_object(kind, &name_of(&object), Some(&uid), Some(Orphans::Background), false);
+            }
+        }
+    }
+
+    fn cluster_status_lost(&mut self, cluster: usize) {
+        let Some((name, _)) = self.picked_cluster(cluster) else { return };
+        let uid = self.object(ETCD_CLUSTER, &name).map(|c| uid_of(&c)).unwrap_or_default();
+        self.ledger.status_lost(&uid);
+        self.lose_status(ETCD_CLUSTER, &name);
+    }
+
+    fn lose_status(&mut self, kind: crate::apiserver::Kind, name: &str) {
+        let Some(object) = self.object(kind, name) else { return };
+        self.ledger.status_lost_at.insert(uid_of(&object), self.now);
+        let mut bare = (*object).clone();
+        bare["status"] = Value::Null;
+        let _ = self.api().update(self.now, kind, namespace(name), name, bare, Some(Sub::Status));
+    }
+
+    /// The member goes as etcd lets it; its Pod and its claim stay, and nobody owns them.
+    fn user_orphans_member(&mut self, pick: usize) {
+        let Some(name) = self.picked(ETCD_MEMBER, pick) else { return };
+        let uid = self.object(ETCD_MEMBER, &name).map(|m| uid_of(&m)).unwrap_or_default();
+        self.ledger.user_touched(&uid, false);
+        self.delete_object(ETCD_MEMBER, &name, None, Some(Orphans::Orphan), false);
+    }
+
+    fn user_disowns(&mut self, kind: usize, pick: usize) {
+        let kind = [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET][kind % 5];
+        let Some(name) = self.picked(kind, pick) else { return };
+        self.patch_object(kind, &name, &json!({ "metadata": { "ownerReferences": null } }));
     }
 
     fn user_deletes_member(&mut self, pick: usize, strip: bool) {
@@ -186,7 +284,7 @@ impl World {
         let copy = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {
-                "name": name, "namespace": NAMESPACE,
+                "name": name, "namespace": namespace(&name),
                 "labels": old["metadata"]["labels"], "ownerReferences": old["metadata"]["ownerReferences"],
             },
             "spec": {
@@ -196,7 +294,7 @@ impl World {
         let now = self.now;
         let api = self.api.clone();
         let mut api = api.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let _ = api.create(now, CLAIM, NAMESPACE, copy, &mut self.rng);
+        let _ = api.create(now, CLAIM, namespace(&name), copy, &mut self.rng);
     }
 
     fn user_deletes(&mut self, kind: crate::apiserver::Kind, pick: usize) {
@@ -204,11 +302,15 @@ impl World {
         self.delete_object(kind, &name, None, None, false);
     }
 
-    /// Takes the cluster's label off a Pod or claim and puts it back when all is calm.
-    fn user_unlabels(&mut self, pick: usize) {
+    /// Takes the cluster's label off a Pod or claim, or writes another cluster's name there, and puts it right when all is
+    /// calm.
+    fn user_unlabels(&mut self, pick: usize, other: bool) {
         let kind = if pick.is_multiple_of(2) { POD } else { CLAIM };
         let Some(name) = self.picked(kind, pick / 2) else { return };
-        let off = json!({ "metadata": { "labels": { api::labels::CLUSTER: null } } });
+        let ours = self.object(kind, &name).map(|o| o["metadata"]["labels"][api::labels::CLUSTER].clone());
+        let theirs = ["c", "d"].into_iter().find(|c| ours.as_ref().is_some_and(|o| o != c));
+        let value = if other { json!(theirs) } else { Value::Null };
+        let off = json!({ "metadata": { "labels": { api::labels::CLUSTER: value } } });
         self.patch_object(kind, &name, &off);
         self.ledger.unlabelled.push((kind, name));
     }
@@ -227,11 +329,10 @@ impl World {
         (!all.is_empty()).then(|| all[pick % all.len()].uid.clone())
     }
 
-    fn kill_container(&mut self, pick: usize, words: &str) {
-        let Some(uid) = self.picked_pod(pick) else { return };
-        if self.pods.get(&uid).is_some_and(|p| p.stage == Stage::Running) {
-            self.stop_process(&uid);
-            self.container_ends(&uid, words);
+    pub(super) fn kill(&mut self, uid: &str, words: &str) {
+        if self.pods.get(uid).is_some_and(|p| p.stage == Stage::Running) {
+            self.stop_process(uid);
+            self.container_ends(uid, words);
         }
     }
 

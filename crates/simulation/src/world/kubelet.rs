@@ -6,15 +6,13 @@ use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use serde_json::{Value, json};
 
 use super::agenda::{Event, PodEvent};
-use super::{NAMESPACE, World, wire};
+use super::{World, namespace};
 use crate::Millis;
 use crate::apiserver::kind::{CLAIM, POD};
 use crate::etcd::{DiskId, Flags, ProcessId};
 use crate::invariants::Violation;
 use crate::script::{MINUTE, SECOND};
 
-/// The first pause after a crash, and the longest.
-const BACKOFF: (Millis, Millis) = (10 * SECOND, 5 * MINUTE);
 /// A container that ran this long starts afresh with its pauses.
 const FORGIVEN: Millis = 10 * MINUTE;
 /// Failed probes in a row that cost readiness.
@@ -56,7 +54,14 @@ pub struct PodRun {
     pub stage: Stage,
     pub restarts: u32,
     pub backoff: Millis,
+    /// It waits for its next start now, and how long in all.
+    pub pause: Millis,
     pub started_at: Millis,
+    pub ended_at: Millis,
+    /// Its probe fails until then, whatever etcd does.
+    pub flaps_until: Millis,
+    /// After a reboot its name leads nowhere until then.
+    pub hidden_until: Millis,
     pub ready: bool,
     pub failed_probes: u32,
     pub terminating: bool,
@@ -90,7 +95,11 @@ impl PodRun {
             stage: Stage::Waiting,
             restarts: 0,
             backoff: 0,
+            pause: 0,
             started_at: 0,
+            ended_at: 0,
+            flaps_until: 0,
+            hidden_until: 0,
             ready: false,
             failed_probes: 0,
             terminating: false,
@@ -103,6 +112,11 @@ impl PodRun {
 
     pub fn is_memory(&self) -> bool {
         self.claim.is_none()
+    }
+
+    /// Its flags are the same at every start, whatever anybody writes on it.
+    pub fn has_fixed_flags(&self) -> bool {
+        self.environment.is_empty() && self.command.iter().any(|f| f == "--initial-cluster-state=new")
     }
 }
 
@@ -199,9 +213,13 @@ impl World {
         }
         let host = self.nodes[node].name.clone();
         if let Some(name) = self.pods.get(uid).map(|p| p.name.clone()) {
-            let _ = self.api().bind(self.now, NAMESPACE, &name, &host);
+            let _ = self.api().bind(self.now, namespace(&name), &name, &host);
         }
         self.write_pod_status(uid);
+        if self.now < self.control.fails_pods_until {
+            self.end_pod(uid, "OutOfcpu");
+            return;
+        }
         let at = self.now + self.within(300, self.temper.slowest_start);
         self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
     }
@@ -238,6 +256,12 @@ impl World {
         });
         self.starts_on(&disk);
         self.etcds.start(self.now, process.clone(), &host, flags, disk);
+        if let Some(until) = self.pods.get(uid).map(|p| p.hidden_until).filter(|until| *until > self.now) {
+            self.etcds.hide(&process, until);
+        }
+        if self.pods.get(uid).is_some_and(PodRun::has_fixed_flags) {
+            self.ledger.fixed_pods.insert(uid.to_owned());
+        }
         if let Some(pod) = self.pods.get_mut(uid) {
             pod.process = Some(process);
             pod.stage = Stage::Running;
@@ -288,7 +312,9 @@ impl World {
             return;
         }
         let healthy = self.etcds.healthy_excluding_no_space(&process);
+        let now = self.now;
         let Some(pod) = self.pods.get_mut(uid) else { return };
+        let healthy = healthy && now >= pod.flaps_until;
         pod.failed_probes = if healthy { 0 } else { pod.failed_probes + 1 };
         let ready = healthy || (pod.ready && pod.failed_probes < PROBE_FAILURES);
         let period = if pod.ready || ready { 5 * SECOND } else { SECOND };
@@ -360,7 +386,10 @@ impl World {
         }
         // The first restart is immediate.
         let pause = pod.backoff;
-        pod.backoff = if pause == 0 { BACKOFF.0 } else { (pause * 2).min(BACKOFF.1) };
+        let (first, longest) = self.temper.backoff;
+        pod.backoff = if pause == 0 { first } else { (pause * 2).min(longest) };
+        pod.pause = pause;
+        pod.ended_at = now;
         pod.restarts += 1;
         pod.stage = Stage::Backoff;
         pod.ready = false;
@@ -418,13 +447,21 @@ impl World {
             _ => "Running",
         };
         let state = match pod.stage {
-            Stage::Running => json!({ "running": { "startedAt": wire(pod.started_at) } }),
+            Stage::Running => {
+                json!({ "running": { "startedAt": self.kubelet_time(pod.node, pod.started_at) } })
+            }
             Stage::Ended => json!({ "terminated": { "exitCode": 137, "reason": "Error" } }),
+            // The first restart is immediate: nobody waits.
+            Stage::Backoff if pod.pause == 0 => json!({ "terminated": { "exitCode": 1, "reason": "Error" } }),
             Stage::Backoff => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
             _ => json!({ "waiting": { "reason": "ContainerCreating" } }),
         };
         let truth = |on: bool| if on { "True" } else { "False" };
-        let at = wire(self.now);
+        let at = self.kubelet_time(pod.node, self.now);
+        let last = (pod.restarts > 0).then(|| {
+            let at = self.kubelet_time(pod.node, pod.ended_at);
+            json!({ "terminated": { "exitCode": 1, "reason": "Error", "finishedAt": at } })
+        });
         let status = json!({
             "phase": phase,
             "podIP": if pod.stage == Stage::Starting { Value::Null } else { json!(pod.ip) },
@@ -434,7 +471,7 @@ impl World {
             ],
             "containerStatuses": [{
                 "name": "etcd", "ready": pod.ready, "restartCount": pod.restarts,
-                "image": "", "imageID": "", "state": state,
+                "image": "", "imageID": "", "state": state, "lastState": last,
             }],
         });
         self.patch_status(POD, &name, &json!({ "metadata": { "uid": uid }, "status": status }));

@@ -1,12 +1,12 @@
 //! What the world remembers for the invariants: who deleted what, which cluster is alive, when a quorum was last there,
 //! and when each member was last seen serving.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::{ids, names};
 use serde_json::Value;
 
-use super::{NAMESPACE, World, name_of, uid_of};
+use super::{World, name_of, namespace, uid_of};
 use crate::Millis;
 use crate::apiserver::{Change, Kind};
 use crate::etcd::DiskId;
@@ -22,12 +22,31 @@ pub struct ClusterFact {
     pub id: Option<u64>,
     /// Since when it is there.
     pub id_since: Option<Millis>,
+    /// A user has emptied its status; the id has to come back.
+    status_lost: bool,
+    /// Tokens of the clusters that were left behind under this name when it was made: their data are its data.
+    pub inherits: Vec<String>,
 }
 
 impl ClusterFact {
     pub fn lives(&self) -> bool {
         self.exists && !self.deleting
     }
+
+    /// The tokens under which an etcd cluster of this object can have been formed. What was left behind comes first.
+    pub fn tokens(&self, uid: &str) -> Vec<String> {
+        let own = names::cluster_token(namespace(&self.name), &self.name, uid);
+        self.inherits.iter().cloned().chain([own]).collect()
+    }
+}
+
+/// An etcd cluster whose data have to be kept.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// UID of the cluster object; empty when it was left behind and nobody has taken it up yet.
+    pub uid: String,
+    pub name: String,
+    pub id: u64,
 }
 
 /// An EtcdMember that is or was.
@@ -53,8 +72,20 @@ pub struct Ledger {
     user_volumes: BTreeSet<String>,
     pub unlabelled: Vec<(Kind, String)>,
     pub filled: Vec<DiskId>,
-    /// Names of clusters that were deleted with their dependents left behind.
-    pub orphaned: BTreeSet<String>,
+    /// Names of clusters that were deleted with their dependents left behind and not made again, with their tokens.
+    pub orphaned: BTreeMap<String, Vec<String>>,
+    /// Pods that start with the same flags every time, as a predecessor made them.
+    pub fixed_pods: BTreeSet<String>,
+    /// When the status of an object was last emptied by a user.
+    pub status_lost_at: BTreeMap<String, Millis>,
+    /// When the operator wrote an object, in the last minute.
+    pub writes: BTreeMap<(Kind, &'static str, String), VecDeque<Millis>>,
+    /// Formations that have been looked at.
+    pub formations_seen: usize,
+    /// Since when a replica leads that hears and is heard, whatever is refused to it.
+    pub led_since: Option<Millis>,
+    /// Since when a member has been without the Pod it could have.
+    pub missing_since: BTreeMap<String, Millis>,
     /// Clusters with a Pod that a user said was dead while it ran where nobody could see it.
     pub denied: BTreeSet<String>,
     pub acknowledged: u64,
@@ -87,6 +118,17 @@ impl Ledger {
         fact.stripped |= strip;
     }
 
+    /// A cluster is deleted, and everything of it is left behind.
+    pub(super) fn orphan(&mut self, uid: &str) {
+        if let Some(fact) = self.clusters.get(uid) {
+            self.orphaned.insert(fact.name.clone(), fact.tokens(uid));
+        }
+    }
+
+    pub(super) fn status_lost(&mut self, uid: &str) {
+        self.clusters.entry(uid.to_owned()).or_default().status_lost = true;
+    }
+
     pub(super) fn user_deleted_volume(&mut self, claim: &str) {
         self.user_volumes.insert(claim.to_owned());
     }
@@ -103,12 +145,18 @@ impl Ledger {
     }
 
     pub(super) fn cluster_changed(&mut self, now: Millis, change: Change, object: &Value) {
-        let fact = self.clusters.entry(uid_of(object)).or_default();
+        let uid = uid_of(object);
+        let inherits =
+            if self.clusters.contains_key(&uid) { None } else { self.orphaned.remove(&name_of(object)) };
+        let fact = self.clusters.entry(uid).or_default();
+        fact.inherits.extend(inherits.into_iter().flatten());
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
         let id = object["status"]["clusterID"].as_str().and_then(ids::parse);
-        if fact.id.is_some() && id != fact.id {
+        if id.is_none() && fact.status_lost {
+            // It is not forgotten what the id was: no other may come in its place.
+        } else if fact.id.is_some() && id != fact.id {
             let what = format!("clusterID of {} was {:x?} and becomes {id:x?}", fact.name, fact.id);
             self.violation.get_or_insert(Violation::new(3, what));
         } else {
@@ -124,13 +172,22 @@ impl Ledger {
 }
 
 impl World {
-    /// The etcd cluster that belongs to a cluster object: the one it has latched, or else the last one formed for it.
+    /// The etcd cluster that belongs to a cluster object: the one it has latched, or else the one that was left behind for
+    /// it, or else the last one formed for it.
     pub fn etcd_cluster(&self, uid: &str) -> Option<u64> {
         let fact = self.ledger.clusters.get(uid)?;
-        fact.id.or_else(|| {
-            let token = names::cluster_token(NAMESPACE, &fact.name, uid);
-            self.etcds.formations().iter().rev().find(|f| f.token == token).map(|f| f.cluster)
-        })
+        fact.id.or_else(|| fact.tokens(uid).iter().find_map(|token| self.formed_under(token)))
+    }
+
+    /// The last etcd cluster that was formed under a token.
+    fn formed_under(&self, token: &str) -> Option<u64> {
+        self.etcds.formations().iter().rev().find(|f| f.token == *token).map(|f| f.cluster)
+    }
+
+    /// The etcd cluster that a cluster object inherits, if it holds anything.
+    pub fn inheritance(&self, fact: &ClusterFact) -> Option<u64> {
+        let ids = fact.inherits.iter().filter_map(|token| self.formed_under(token));
+        ids.into_iter().find(|id| self.etcds.acknowledged(*id).is_some_and(|keys| !keys.is_empty()))
     }
 
     /// Living cluster objects with their etcd clusters.
@@ -139,20 +196,47 @@ impl World {
         living.filter_map(|(uid, _)| Some((uid.clone(), self.etcd_cluster(uid)?))).collect()
     }
 
+    /// Every etcd cluster whose data nobody may lose: those of living objects, those that such an object was made over,
+    /// and those that were left behind.
+    pub fn kept_clusters(&self) -> Vec<Kept> {
+        let mut kept = vec![];
+        for (uid, fact) in self.ledger.clusters.iter().filter(|(_, fact)| fact.lives()) {
+            let name = &fact.name;
+            let ids = [self.etcd_cluster(uid), self.inheritance(fact)];
+            kept.extend(ids.into_iter().flatten().map(|id| Kept {
+                uid: uid.clone(),
+                name: name.clone(),
+                id,
+            }));
+        }
+        for (name, tokens) in &self.ledger.orphaned {
+            let ids = tokens.iter().filter_map(|token| self.formed_under(token));
+            kept.extend(ids.map(|id| Kept { uid: String::new(), name: name.clone(), id }));
+        }
+        kept.dedup_by_key(|kept| kept.id);
+        kept
+    }
+
     /// Rule 4, at the moment a claim is gone: if that cost a voter its data, somebody must answer for it.
-    pub(super) fn destroy_claim(&mut self, disk: &DiskId, owner: &str) {
-        let clusters = self.living_clusters();
-        let before: Vec<usize> = clusters.iter().map(|(_, id)| self.etcds.volumes(*id).surviving).collect();
+    pub(super) fn destroy_claim(&mut self, disk: &DiskId, owner: &str, claim: &str) {
+        let clusters = self.kept_clusters();
+        let before: Vec<usize> = clusters.iter().map(|kept| self.etcds.volumes(kept.id).surviving).collect();
         self.lose_disk(disk, "its claim is gone");
         self.etcds.forget_disk(disk);
         let by_user = self.ledger.user_volumes.contains(&disk.0);
-        let member = self.ledger.members.get(owner);
+        // Somebody may have taken the owner off.
+        let named = |m: &&MemberFact| claim.strip_prefix("data-") == Some(m.name.as_str());
+        let member = self.ledger.members.get(owner).or_else(|| self.ledger.members.values().rfind(named));
         let stripped = member.is_some_and(|m| m.stripped);
+        let user_deleted = member.is_some_and(|m| m.user_deleted);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
-        for ((uid, id), before) in clusters.iter().zip(before) {
+        for (kept, before) in clusters.iter().zip(before) {
+            let id = kept.id;
             // Before anybody knew that a cluster had formed, a seed may be taken back.
-            let known = self.ledger.clusters.get(uid).is_some_and(|c| c.id.is_some());
-            if self.etcds.volumes(*id).surviving < before && known && !by_user && !stripped {
+            let known = self.ledger.clusters.values().any(|c| c.id == Some(id));
+            // Without a cluster object there is nobody to take a member out of etcd that its user has deleted.
+            let by_user = by_user || (user_deleted && kept.uid.is_empty());
+            if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
             }

@@ -4,6 +4,7 @@
 
 pub mod agenda;
 mod clients;
+pub mod control;
 mod incidents;
 pub mod kubelet;
 pub mod ledger;
@@ -23,7 +24,7 @@ use crate::Millis;
 use crate::apiserver::kind::{CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD};
 use crate::apiserver::{ApiServer, Change, DeleteOptions, Kind, Propagation, Selector, Sub};
 use crate::etcd::{DiskId, Etcds, ProcessId, Request, Response};
-use crate::script::{Fate, Script, Temper};
+use crate::script::{Fate, Script, Temper, Wish};
 
 use agenda::{Agenda, Event};
 use kubelet::PodRun;
@@ -31,8 +32,10 @@ use ledger::Ledger;
 use nodes::Node;
 use volumes::Disk;
 
-/// All there is lives here.
+/// Nearly all there is lives here.
 pub const NAMESPACE: &str = "ns";
+/// Cluster `e` and all that belongs to it lives here.
+pub const OTHER_NAMESPACE: &str = "other";
 /// How much of the past is told when something went wrong.
 const MEMORY: usize = 2000;
 /// etcd's time goes on at least this often.
@@ -50,6 +53,9 @@ pub struct World {
     pub pods: BTreeMap<String, PodRun>,
     pub disks: BTreeMap<DiskId, Disk>,
     pub nodes: Vec<Node>,
+    /// What users ask for by now, in the order of the script.
+    wishes: Vec<Wish>,
+    pub control: control::Control,
     cut_links: BTreeSet<(usize, usize)>,
     free_addresses: Vec<String>,
     generation: u64,
@@ -101,7 +107,7 @@ impl World {
         agenda.put(script.calm_at, Event::Calm);
         agenda.put(1, Event::Tick);
         agenda.put(50, Event::Write);
-        Self {
+        let mut world = Self {
             now: 0,
             // Not the stream the script was drawn from: striking an incident out must not move everything else.
             rng: StdRng::seed_from_u64(script.seed ^ 0x5eed_0f7e),
@@ -110,7 +116,9 @@ impl World {
             agenda,
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
-            nodes: (0..temper.nodes).map(|n| Node::new(format!("node-{n}"))).collect(),
+            nodes: vec![],
+            wishes: script.clusters.clone(),
+            control: control::Control::default(),
             cut_links: BTreeSet::new(),
             free_addresses: vec![],
             generation: 0,
@@ -129,7 +137,12 @@ impl World {
             disarm: false,
             temper,
             script,
+        };
+        for node in 0..world.temper.nodes {
+            let fresh = world.new_node(format!("node-{node}"));
+            world.nodes.push(fresh);
         }
+        world
     }
 
     pub fn api(&self) -> MutexGuard<'_, ApiServer> {
@@ -172,6 +185,9 @@ impl World {
             Event::NodeUnready(node, silence) => self.node_unready(node, silence),
             Event::NodeDrained(node, silence) => self.node_drained(node, silence),
             Event::Wish(index) => self.make_cluster(index),
+            Event::Kill(uid) => self.kill(&uid, "killed"),
+            Event::Undo(number) => self.undo(number),
+            Event::NodeUp(node, silence) => self.node_up(node, silence),
             operators => return Some(operators),
         }
         None
@@ -232,6 +248,7 @@ impl World {
         self.fates.clear();
         self.api_down_until = 0;
         self.watch_lag = [(0, 0); 6];
+        self.control = control::Control::default();
         self.calm_nodes();
         self.relabel_all();
         self.make_room();
@@ -305,20 +322,20 @@ impl World {
 /// Objects, as the control plane reads and writes them: without faults and without delay.
 impl World {
     pub fn object(&self, kind: Kind, name: &str) -> Option<Arc<Value>> {
-        self.api().peek(kind, NAMESPACE, name).cloned()
+        self.api().peek(kind, namespace(name), name).cloned()
     }
 
     pub fn objects(&self, kind: Kind) -> Vec<Arc<Value>> {
-        self.api().objects_of(kind, Some(NAMESPACE)).cloned().collect()
+        self.api().objects_of(kind, None).cloned().collect()
     }
 
     fn patch_status(&mut self, kind: Kind, name: &str, patch: &Value) {
         // Gone, or another of the same name: then there is nobody to tell.
-        let _ = self.api().patch_merge(self.now, kind, NAMESPACE, name, patch, Some(Sub::Status));
+        let _ = self.api().patch_merge(self.now, kind, namespace(name), name, patch, Some(Sub::Status));
     }
 
     fn patch_object(&mut self, kind: Kind, name: &str, patch: &Value) {
-        let _ = self.api().patch_merge(self.now, kind, NAMESPACE, name, patch, None);
+        let _ = self.api().patch_merge(self.now, kind, namespace(name), name, patch, None);
     }
 
     fn delete_object(
@@ -335,8 +352,14 @@ impl World {
             grace_period_seconds: now.then_some(0),
             ..DeleteOptions::default()
         };
-        let _ = self.api().delete(self.now, kind, NAMESPACE, name, &options);
+        let _ = self.api().delete(self.now, kind, namespace(name), name, &options);
     }
+}
+
+/// Where an object of this name lives. Names tell it: all of a cluster's begin with the cluster's.
+pub fn namespace(name: &str) -> &'static str {
+    let bare = name.strip_prefix("data-").unwrap_or(name);
+    if bare == "e" || bare.starts_with("e-") { OTHER_NAMESPACE } else { NAMESPACE }
 }
 
 pub fn name_of(object: &Value) -> String {
@@ -349,5 +372,11 @@ pub fn uid_of(object: &Value) -> String {
 
 /// A moment as it stands in objects.
 pub fn wire(at: Millis) -> String {
-    ApiServer::default().time(at).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    wire_signed(i64::try_from(at).unwrap_or(i64::MAX))
+}
+
+/// The same, also for a clock that is before the beginning of the world.
+fn wire_signed(at: i64) -> String {
+    let beginning = ApiServer::default().time(0);
+    (beginning + jiff::SignedDuration::from_millis(at)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,15 +1,20 @@
 //! Nodes: they die, come back, are cut off, or are lost for good. Whoever is on a dead node ends with it; whoever is on
 //! one that is cut off goes on, unseen.
 
+use rand::RngExt;
 use serde_json::json;
 
 use super::agenda::{Event, PodEvent};
 use super::kubelet::Stage;
 use super::{World, name_of};
+use crate::Millis;
 use crate::apiserver::Kind;
-use crate::apiserver::kind::POD;
+use crate::apiserver::kind::{NODE, POD};
 use crate::etcd::DiskId;
 use crate::script::SECOND;
+
+/// The label of a node that volumes are tied by.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// One machine.
 #[derive(Clone, Debug)]
@@ -19,13 +24,13 @@ pub struct Node {
     pub cut: bool,
     /// Counts its silences, so that a late reaction to an old one is recognised.
     pub silence: u64,
+    /// Since when it has been reachable, or not.
+    pub changed_at: Millis,
+    /// Its clock, against the API server's.
+    pub skew: i64,
 }
 
 impl Node {
-    pub fn new(name: String) -> Self {
-        Self { name, alive: true, cut: false, silence: 0 }
-    }
-
     /// Whether the control plane, the operator and clients get through to it.
     pub fn is_reachable(&self) -> bool {
         self.alive && !self.cut
@@ -33,6 +38,52 @@ impl Node {
 }
 
 impl World {
+    /// A machine with a name nobody had before, and its object.
+    pub(super) fn new_node(&mut self, name: String) -> Node {
+        let most = i64::try_from(self.temper.clocks).unwrap_or_default();
+        let skew = if most == 0 { 0 } else { self.rng.random_range(-most..=most) };
+        let object = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": name, "labels": { HOSTNAME: name } },
+        });
+        let now = self.now;
+        let api = self.api.clone();
+        let mut api = api.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _ = api.create(now, NODE, "", object, &mut self.rng);
+        drop(api);
+        self.tell_node(&name, "True");
+        Node { name, alive: true, cut: false, silence: 0, changed_at: now, skew }
+    }
+
+    /// What the node controller says of a node.
+    fn tell_node(&mut self, name: &str, ready: &str) {
+        let at = super::wire(self.now);
+        let conditions = json!([{ "type": "Ready", "status": ready, "reason": "Kubelet", "message": "", "lastTransitionTime": at }]);
+        self.patch_status(NODE, name, &json!({ "status": { "conditions": conditions } }));
+    }
+
+    /// A moment as the kubelet of a node writes it.
+    pub(super) fn kubelet_time(&self, node: Option<usize>, at: Millis) -> String {
+        let skew = node.map_or(0, |n| self.nodes[n].skew);
+        super::wire_signed(i64::try_from(at).unwrap_or_default() + skew)
+    }
+
+    /// Off and on again, faster than anybody notices.
+    pub(super) fn reboot(&mut self, node: usize, back: Millis) {
+        if !self.nodes[node].is_reachable() {
+            return;
+        }
+        self.node_dies(node);
+        let (at, silence) = (self.now + back, self.nodes[node].silence);
+        self.agenda.put(at, Event::NodeUp(node, silence));
+    }
+
+    pub(super) fn node_up(&mut self, node: usize, silence: u64) {
+        if self.nodes[node].silence == silence {
+            self.node_returns(node);
+        }
+    }
+
     pub(super) fn node_dies(&mut self, node: usize) {
         if !self.nodes[node].alive {
             return;
@@ -65,6 +116,7 @@ impl World {
         let forced = self.pods.values().filter(|p| p.node == Some(node) && p.object_gone);
         self.ledger.denied.extend(forced.map(|p| p.cluster.clone()));
         self.nodes[node].silence += 1;
+        self.nodes[node].changed_at = self.now;
         let silence = self.nodes[node].silence;
         let noticed = self.now + self.within(10 * SECOND, 40 * SECOND);
         let drained = noticed + self.temper.node_patience;
@@ -82,7 +134,10 @@ impl World {
         self.nodes[node].alive = true;
         self.nodes[node].cut = false;
         self.nodes[node].silence += 1;
+        self.nodes[node].changed_at = self.now;
         self.wire_nodes();
+        let name = self.nodes[node].name.clone();
+        self.tell_node(&name, "True");
         for uid in self.pods_on(node) {
             let at = self.now + self.within(500, 8 * SECOND);
             let Some(pod) = self.pods.get(&uid) else { continue };
@@ -92,6 +147,10 @@ impl World {
                 // tmpfs is empty after a reboot, and the kubelet starts the container again, in the same Pod.
                 self.lose_memory(&uid);
                 self.restart_counted(&uid);
+                let named = at + self.within(0, 30 * SECOND);
+                if let Some(pod) = self.pods.get_mut(&uid) {
+                    pod.hidden_until = named;
+                }
                 self.agenda.put(at, Event::Pod(uid, PodEvent::Start));
             } else {
                 self.agenda.put(at, Event::Pod(uid, PodEvent::Probe));
@@ -119,8 +178,10 @@ impl World {
             }
         }
         self.generation += 1;
+        let (old, silence) = (self.nodes[node].name.clone(), self.nodes[node].silence);
+        self.delete_object(NODE, &old, None, None, true);
         let name = format!("node-{node}-{}", self.generation);
-        self.nodes[node] = Node { silence: self.nodes[node].silence, ..Node::new(name) };
+        self.nodes[node] = Node { silence, ..self.new_node(name) };
         self.wire_nodes();
     }
 
@@ -128,6 +189,10 @@ impl World {
     pub(super) fn node_unready(&mut self, node: usize, silence: u64) {
         if self.nodes[node].silence != silence && !self.has_lost_pods() {
             return;
+        }
+        if !self.nodes[node].is_reachable() {
+            let name = self.nodes[node].name.clone();
+            self.tell_node(&name, "Unknown");
         }
         for uid in self.pods_on(node).into_iter().chain(self.lost_pods()) {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
@@ -212,6 +277,9 @@ impl World {
 
     /// A node for a Pod: alive, and with as few of the cluster's Pods as possible.
     pub(super) fn choose_node(&mut self, bound_to: Option<usize>) -> Option<usize> {
+        if self.now < self.control.no_room_until {
+            return None;
+        }
         if let Some(node) = bound_to {
             return self.nodes[node].is_reachable().then_some(node);
         }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::agenda::Event;
 use super::kubelet::Stage;
-use super::{World, name_of, uid_of};
+use super::nodes::HOSTNAME;
+use super::{World, name_of, namespace, uid_of};
 use crate::Millis;
-use crate::apiserver::kind::CLAIM;
+use crate::apiserver::kind::{CLAIM, VOLUME};
 use crate::etcd::DiskId;
 
 /// Keeps a claim while Pods use it.
@@ -43,9 +44,16 @@ impl World {
 
     pub(super) fn bind(&mut self, uid: &str) {
         let now = self.now;
+        let local = self.temper.local_volumes;
         let Some(disk) = self.disks.get_mut(&DiskId(uid.to_owned())) else { return };
+        // A local volume is made where its first Pod is.
+        if local && disk.node.is_none() && !disk.unreachable {
+            self.agenda.put(now + 500, Event::Bind(uid.to_owned()));
+            return;
+        }
         disk.bound_at = Some(now);
-        let name = disk.claim.clone();
+        let (name, node) = (disk.claim.clone(), disk.node);
+        self.make_volume(uid, &name, node);
         self.patch_object(
             CLAIM,
             &name,
@@ -53,6 +61,29 @@ impl World {
         );
         let patch = json!({ "metadata": { "uid": uid }, "status": { "phase": "Bound" } });
         self.patch_status(CLAIM, &name, &patch);
+    }
+
+    /// The volume behind a claim, tied to a node if it is on one.
+    fn make_volume(&mut self, uid: &str, claim: &str, node: Option<usize>) {
+        let host = node.map(|n| self.nodes[n].name.clone());
+        let tied = host.map(|host| {
+            let term = json!({ "key": HOSTNAME, "operator": "In", "values": [host] });
+            json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [term] }] } })
+        });
+        let claim_ref = json!({ "kind": "PersistentVolumeClaim", "name": claim, "namespace": namespace(claim), "uid": uid });
+        let object = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": uid },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "claimRef": claim_ref,
+                "persistentVolumeReclaimPolicy": "Delete", "nodeAffinity": tied,
+            },
+        });
+        let now = self.now;
+        let api = self.api.clone();
+        let mut api = api.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Err(error) = api.create(now, VOLUME, "", object, &mut self.rng) {
+            self.broken_model = Some(format!("a volume can not be created: {error}"));
+        }
     }
 
     /// A claim is deleted: it goes when no Pod uses it any more.
@@ -80,7 +111,10 @@ impl World {
         let owners = claim["metadata"]["ownerReferences"].as_array();
         let owner =
             owners.and_then(|o| o.first()).and_then(|o| o["uid"].as_str()).unwrap_or_default().to_owned();
-        self.destroy_claim(&DiskId(uid_of(claim)), &owner);
+        let uid = uid_of(claim);
+        self.destroy_claim(&DiskId(uid.clone()), &owner, &name_of(claim));
+        self.patch_object(VOLUME, &uid, &json!({ "metadata": { "finalizers": null } }));
+        self.delete_object(VOLUME, &uid, None, None, true);
     }
 
     pub(super) fn mount(&mut self, disk: &DiskId, node: usize) {
