@@ -331,7 +331,7 @@ impl Temper {
             lost_member_timeout: one_of(rng, &[Some(20 * SECOND), Some(MINUTE), Some(5 * MINUTE), None]),
             reuses_addresses: rng.random_bool(0.3),
             write_period: one_of(rng, &[150, 400, 1000]),
-            backoff: one_of(rng, &[(10 * SECOND, 5 * MINUTE), (10 * SECOND, 5 * MINUTE), (SECOND, MINUTE)]),
+            backoff: one_of(rng, &[(10 * SECOND, 5 * MINUTE), (10 * SECOND, 5 * MINUTE), (SECOND, 5 * MINUTE)]),
             clocks: one_of(rng, &[0, 2 * SECOND, 15 * MINUTE]),
         }
     }

@@ -94,9 +94,15 @@ impl ApiError {
         Self::new(500, "", "resourceVersion should not be set on objects to be created".into())
     }
 
-    /// A quota, a policy or a webhook says no.
-    pub fn refused(kind: Kind, name: &str) -> Self {
+    /// A quota says no.
+    pub fn over_quota(kind: Kind, name: &str) -> Self {
         Self::forbidden(kind, name, "exceeded quota: simulation, requested: 1, used: 3, limited: 3")
+    }
+
+    /// A policy or a webhook says no.
+    pub fn denied(kind: Kind, name: &str) -> Self {
+        let why = "admission webhook \"policy.simulation\" denied the request";
+        Self { fields: vec![], ..Self::new(422, "Invalid", format!("{why}: {} {name}", kind.resource())) }
     }
 
     /// Something went wrong inside the server.

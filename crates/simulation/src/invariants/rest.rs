@@ -230,7 +230,8 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     if because == reason::BOOTSTRAP_FAILED {
         return (lost || world.disks.values().any(|d| d.spoilt)).then_some(());
     }
-    let id = world.etcd_cluster(&uid_of(cluster))?;
+    let known = world.etcd_cluster(&uid_of(cluster));
+    let id = known.or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())?;
     // So many volumes are gone that no quorum can come back.
     if !world.etcds.volumes(id).is_quorum() {
         return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))

@@ -176,7 +176,14 @@ impl World {
     /// it, or else the last one formed for it.
     pub fn etcd_cluster(&self, uid: &str) -> Option<u64> {
         let fact = self.ledger.clusters.get(uid)?;
-        fact.id.or_else(|| fact.tokens(uid).iter().find_map(|token| self.formed_under(token)))
+        let own = || self.formed_under(&names::cluster_token(namespace(&fact.name), &fact.name, uid));
+        fact.id.or_else(|| self.inheritance(fact)).or_else(own)
+    }
+
+    /// Every etcd cluster that was ever formed for a cluster object, or left behind for it.
+    pub fn ever_formed(&self, uid: &str) -> Vec<u64> {
+        let Some(fact) = self.ledger.clusters.get(uid) else { return vec![] };
+        fact.tokens(uid).iter().filter_map(|token| self.formed_under(token)).chain(fact.id).collect()
     }
 
     /// The last etcd cluster that was formed under a token.
@@ -184,10 +191,10 @@ impl World {
         self.etcds.formations().iter().rev().find(|f| f.token == *token).map(|f| f.cluster)
     }
 
-    /// The etcd cluster that a cluster object inherits, if it holds anything.
+    /// The etcd cluster that a cluster object inherits, as long as anything is left of it.
     pub fn inheritance(&self, fact: &ClusterFact) -> Option<u64> {
-        let ids = fact.inherits.iter().filter_map(|token| self.formed_under(token));
-        ids.into_iter().find(|id| self.etcds.acknowledged(*id).is_some_and(|keys| !keys.is_empty()))
+        let mut ids = fact.inherits.iter().filter_map(|token| self.formed_under(token));
+        ids.find(|id| self.etcds.homes(*id).next().is_some())
     }
 
     /// Living cluster objects with their etcd clusters.
