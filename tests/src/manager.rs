@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::config::Kubeconfig;
+use kube::config::{AuthInfo, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::process::{Child, Command};
@@ -71,7 +71,15 @@ pub struct Manager {
 impl Manager {
     /// Starts one. With a proxy, that is its only way to the API server.
     pub fn start(name: &str, proxy: Option<&Proxy>, flags: &[&str]) -> Result<Self> {
-        let kubeconfig = kubeconfig(name, proxy)?;
+        Self::start_with(name, kubeconfig(name, proxy, None)?, flags)
+    }
+
+    /// Starts one that is whoever has this token, and may do no more.
+    pub fn start_as(name: &str, token: &str, flags: &[&str]) -> Result<Self> {
+        Self::start_with(name, kubeconfig(name, None, Some(token))?, flags)
+    }
+
+    fn start_with(name: &str, kubeconfig: PathBuf, flags: &[&str]) -> Result<Self> {
         let process = Command::new(binary()?)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args(["--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect"])
@@ -143,8 +151,8 @@ fn binary() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// A kubeconfig like the test's own, in the namespace of the lease, by way of the proxy.
-fn kubeconfig(name: &str, proxy: Option<&Proxy>) -> Result<PathBuf> {
+/// A kubeconfig like the test's own, in the namespace of the lease, by way of the proxy, for the one who has the token.
+fn kubeconfig(name: &str, proxy: Option<&Proxy>, token: Option<&str>) -> Result<PathBuf> {
     let mut config = Kubeconfig::read()?;
     for context in config.contexts.iter_mut().filter_map(|named| named.context.as_mut()) {
         context.namespace = Some(NAMESPACE.to_owned());
@@ -154,6 +162,11 @@ fn kubeconfig(name: &str, proxy: Option<&Proxy>) -> Result<PathBuf> {
             let server: http::Uri = cluster.server.as_deref().unwrap_or_default().parse()?;
             cluster.tls_server_name = server.host().map(str::to_owned);
             cluster.server = Some(format!("https://{}", proxy.address));
+        }
+    }
+    if let Some(token) = token {
+        for user in &mut config.auth_infos {
+            user.auth_info = Some(AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() });
         }
     }
     let file = std::env::temp_dir().join(format!("{}.kubeconfig", crate::unique(name)));

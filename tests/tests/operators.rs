@@ -11,8 +11,10 @@ use e2e::command::run;
 use e2e::lab::Frozen;
 use e2e::manager::{Leave, Manager, api_server};
 use e2e::proxy::{Proxy, Weather};
-use e2e::{Arena, Cluster, Diary, Keys, LONG, arena, in_memory, on_volumes, predecessor, wait_for};
-use k8s_openapi::api::core::v1::{Pod, Service};
+use e2e::{
+    Arena, Cluster, Diary, Keys, LONG, arena, create_namespace, in_memory, on_volumes, predecessor, wait_for,
+};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -191,6 +193,48 @@ async fn lives_in(weather: Weather) -> Result<()> {
         assert_eq!(shrunk.status.and_then(|s| s.cluster_id), id);
         keys.all_there().await?;
         operator.kill().await?;
+        leave.end(&arena.client).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t30_a_namespace_that_is_listed_late_costs_the_others_nothing() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&arena.client).await?;
+        let other = create_namespace(&arena.client, "e2e").await?;
+        let other = Arena { namespace: other, ..arena.clone() };
+        run("kubectl", &["create", "serviceaccount", "narrow", "--namespace", &arena.namespace]).await?;
+        let token = run("kubectl", &["create", "token", "narrow", "--namespace", &arena.namespace]).await?;
+        let account = format!("--serviceaccount={}:narrow", arena.namespace);
+        let let_in = async |namespace: &str| {
+            let role = "--clusterrole=etcd-operator-manager-role";
+            run("kubectl", &["create", "rolebinding", "narrow", role, &account, "--namespace", namespace])
+                .await
+        };
+
+        // It may not look into the other namespace yet, and tries again and again.
+        let_in(&arena.namespace).await?;
+        let cluster = arena.create("my-etcd", in_memory(1)).await?;
+        let namespaces = format!("--watch-namespace={},{}", arena.namespace, other.namespace);
+        let operator = Manager::start_as("narrow", token.trim(), &["--leader-elect=false", &namespaces])?;
+        sleep(Duration::from_secs(10)).await;
+        let_in(&other.namespace).await?;
+
+        // When it has, what it knows of the first is still there.
+        cluster.settled(1).await?;
+        let twin = other.create("my-etcd", in_memory(1)).await?;
+        twin.settled(1).await?;
+        cluster.scale(3).await?;
+        cluster.settled(3).await?;
+        cluster.has_only_voters(3).await?;
+        twin.settled(1).await?;
+        twin.delete(&DeleteParams::default()).await?;
+        other.wait_until_empty().await?;
+        operator.kill().await?;
+        let namespaces: Api<Namespace> = Api::all(arena.client.clone());
+        namespaces.delete(&other.namespace, &DeleteParams::default()).await?;
         leave.end(&arena.client).await
     })
     .await
