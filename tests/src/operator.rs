@@ -83,7 +83,8 @@ pub async fn log_tail(client: &Client, lines: i64) -> Result<String> {
 /// that is going away refuses new objects with similar words; that is another matter.
 pub async fn was_never_refused(client: &Client, began: Timestamp) -> Result<()> {
     let log = log(client, LogParams { since_time: Some(began), ..LogParams::default() }).await?;
-    let refused: Vec<_> = log.lines().filter(|line| line.contains("forbidden: User")).take(5).collect();
+    let is_refused = |line: &&str| line.contains("forbidden: User") || line.contains("the operator may not ");
+    let refused: Vec<_> = log.lines().filter(is_refused).take(5).collect();
     ensure!(refused.is_empty(), "the operator's role lacks a verb:\n{}", refused.join("\n"));
     Ok(())
 }

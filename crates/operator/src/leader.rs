@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -13,6 +12,7 @@ use kube::{Api, Client};
 use tracing::{debug, info};
 
 use crate::act::is_reason;
+use crate::sentence::refusal;
 
 /// The Go operator's lease: while one of the two holds it, the other waits.
 pub const LEASE: &str = "aa20b3a9.etcd-operator.cozystack.io";
@@ -70,13 +70,22 @@ pub struct Candidate {
     seen: Option<(LeaseSpec, Instant)>,
     /// The lease as this process last wrote it: as long as nobody else writes, renewing it takes no look at it.
     written: Option<Lease>,
+    /// When the lease was last asked for with success: what others see is not older.
+    renewed: Option<Instant>,
 }
 
 impl Candidate {
     pub fn new(client: Client, namespace: &str, mandate: Mandate) -> Self {
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "etcd-operator".to_owned());
         let me = format!("{host}_{:016x}", rand::random::<u64>());
-        Self { api: Api::namespaced(client, namespace), me, mandate, seen: None, written: None }
+        Self {
+            api: Api::namespaced(client, namespace),
+            me,
+            mandate,
+            seen: None,
+            written: None,
+            renewed: None,
+        }
     }
 
     /// Returns once this process leads.
@@ -98,19 +107,18 @@ impl Candidate {
 
     /// Renews until that fails for too long; then this process must not act any more.
     pub async fn hold(&mut self) -> anyhow::Error {
-        let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(RETRY).await;
-            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            let left = RENEW_DEADLINE.saturating_sub(self.renewed.map_or(RENEW_DEADLINE, |at| at.elapsed()));
             match tokio::time::timeout(left, self.step()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(true)) => {}
                 Ok(Ok(false)) => {
                     return anyhow::anyhow!(
                         "the lease {LEASE} is no longer ours: another replica took it, or somebody deleted it"
                     );
                 }
-                Ok(Err(error)) => debug!("lease not renewed: {error:#}"),
-                Err(_) => {
+                Ok(Err(error)) if !left.is_zero() => debug!("lease not renewed: {error:#}"),
+                Ok(Err(_)) | Err(_) => {
                     return anyhow::anyhow!("the lease {LEASE} could not be renewed for {RENEW_DEADLINE:?}");
                 }
             }
@@ -126,7 +134,7 @@ impl Candidate {
             spec.lease_duration_seconds = Some(1);
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             if let Err(error) = self.api.replace(LEASE, &PostParams::default(), &lease).await {
-                debug!(%error, "lease not released");
+                debug!("lease not released: {}", refused(error));
             }
         }
     }
@@ -138,7 +146,7 @@ impl Candidate {
         {
             return Ok(true);
         }
-        let live = self.api.get_opt(LEASE).await.with_context(|| format!("reading lease {LEASE}"))?;
+        let live = self.api.get_opt(LEASE).await.map_err(refused)?;
         let spec = live.as_ref().and_then(|l| l.spec.clone());
         let since = self.note(spec.as_ref());
         if evaluate(spec.as_ref(), &self.me, since) == Step::Wait {
@@ -157,13 +165,14 @@ impl Candidate {
         match written {
             Ok(lease) => {
                 self.mandate.extend(asked + RENEW_DEADLINE);
+                self.renewed = Some(asked);
                 self.written = Some(lease);
                 Ok(true)
             }
             Err(error) if ["Conflict", "AlreadyExists", "NotFound"].iter().any(|r| is_reason(&error, r)) => {
                 Ok(false)
             }
-            Err(error) => Err(error).with_context(|| format!("writing lease {LEASE}")),
+            Err(error) => Err(refused(error)),
         }
     }
 
@@ -195,6 +204,11 @@ impl Candidate {
         spec.renew_time = Some(now);
         lease
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands where errors are mapped")]
+fn refused(error: kube::Error) -> anyhow::Error {
+    anyhow::anyhow!(refusal(&format!("Lease {LEASE}"), &error))
 }
 
 #[cfg(test)]
