@@ -239,13 +239,7 @@ impl Reporter {
         note: String,
         related: Option<ObjectReference>,
     ) {
-        let news = News { tone, reason: reason.to_owned(), note, about, related };
-        let announcer = self.announcer.clone();
-        tokio::spawn(async move {
-            if let Err(error) = announcer.tell(news).await {
-                tracing::debug!(%error, "an Event could not be published");
-            }
-        });
+        self.announcer.tell(News { tone, reason: reason.to_owned(), note, about, related });
     }
 }
 
