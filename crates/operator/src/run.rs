@@ -1,6 +1,7 @@
 //! Starts everything, waits for the end, stops in order.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -79,16 +80,20 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     let reconciler = Arc::new(reconciler(&client, cache, metrics, mandate, &args));
     let mut workers = JoinSet::new();
     let (stopping, stopped) = watch::channel(false);
-    wait_for_caches(&waiting).await;
-    for _ in 0..args.workers {
-        workers.spawn(work(reconciler.clone(), queue.clone(), stopped.clone()));
-    }
-
-    let ended = tokio::select! {
-        () = &mut stop => Ok(()),
-        lost = async { match &mut candidate { Some(c) => c.hold().await, None => pending().await } } => Err(lost),
-        Some(server) = servers.join_next() => Err(anyhow::anyhow!("an HTTP server ended: {server:?}")),
-    };
+    let ended = lead(
+        async {
+            tokio::select! {
+                () = &mut stop => Ok(()),
+                Some(server) = servers.join_next() => Err(anyhow::anyhow!("an HTTP server ended: {server:?}")),
+            }
+        },
+        async { match &mut candidate { Some(c) => c.hold().await, None => pending().await } },
+        wait_for_caches(&waiting),
+        || for _ in 0..args.workers {
+            workers.spawn(work(reconciler.clone(), queue.clone(), stopped.clone()));
+        },
+    )
+    .await;
     info!("stopping");
     // A pass that was cut off is safe, one that has ended is tidier. Without the lease there is no time for either.
     if ended.is_ok() {
@@ -100,6 +105,26 @@ async fn serve(args: Args) -> anyhow::Result<()> {
         let _ = tokio::time::timeout(Duration::from_secs(2), candidate.release()).await;
     }
     ended
+}
+
+/// Leads until there is a reason to stop. Work begins with filled caches; until then, too, the lease is renewed and the
+/// signal heard (T36).
+async fn lead(
+    stop: impl Future<Output = anyhow::Result<()>>,
+    lost: impl Future<Output = anyhow::Error>,
+    synced: impl Future<Output = ()>,
+    begin: impl FnOnce(),
+) -> anyhow::Result<()> {
+    let work = async {
+        synced.await;
+        begin();
+        pending::<Infallible>().await
+    };
+    tokio::select! {
+        stop = stop => stop,
+        lost = lost => Err(lost),
+        never = work => match never {},
+    }
 }
 
 async fn work(reconciler: Arc<Reconciler>, queue: Arc<Queue<Key>>, mut stopped: watch::Receiver<bool>) {
@@ -206,4 +231,42 @@ fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn t36_a_leader_whose_caches_do_not_fill_hears_the_signal_and_renews_its_lease() {
+        let limit = Duration::from_secs(60);
+        let told = lead(ready(Ok(())), pending(), pending(), || panic!("nothing is known yet"));
+        assert!(tokio::time::timeout(limit, told).await.is_ok_and(|told| told.is_ok()));
+
+        let renewed = std::cell::Cell::new(0);
+        let hold = async {
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                renewed.set(renewed.get() + 1);
+            }
+            anyhow::anyhow!("somebody took it")
+        };
+        let lost = lead(pending(), hold, pending(), || panic!("nothing is known yet"));
+        let lost = tokio::time::timeout(limit, lost).await.unwrap().unwrap_err();
+        assert_eq!((renewed.get(), lost.to_string().as_str()), (3, "somebody took it"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_begins_with_filled_caches() {
+        let began = std::cell::Cell::new(false);
+        let stop = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Ok(())
+        };
+        let synced = tokio::time::sleep(Duration::from_secs(1));
+        lead(stop, pending(), synced, || began.set(true)).await.unwrap();
+        assert!(began.get());
+    }
 }
