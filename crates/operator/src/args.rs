@@ -220,4 +220,16 @@ mod tests {
         assert_eq!(parse(&["--metrics-bind-address=0"]).metrics_address().unwrap(), None);
         assert!(parse(&["--metrics-bind-address=:http"]).metrics_address().is_err());
     }
+
+    /// What `manager --version`, the log and the metrics say is what the chart installs.
+    #[test]
+    fn chart_and_program_have_the_same_version() {
+        let chart =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/etcd-operator/Chart.yaml"));
+        let field = |name: &str| chart.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let version = <Args as clap::CommandFactory>::command().render_version();
+        let version = version.trim().strip_prefix("manager ").unwrap();
+        assert_eq!(field("version"), Some(version));
+        assert_eq!(field("appVersion"), Some(format!("v{version}").as_str()));
+    }
 }
