@@ -47,6 +47,7 @@ fn usual() -> Temper {
         reuses_addresses: true,
         write_period: 400,
         backoff: (10_000, 300_000),
+        namespaced: false,
         clocks: 0,
     }
 }

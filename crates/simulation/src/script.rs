@@ -47,6 +47,8 @@ pub struct Temper {
     pub write_period: Millis,
     /// The kubelet's first pause after a crash, and its longest.
     pub backoff: (Millis, Millis),
+    /// The operator was told which namespaces to look at, and watches each of them by itself.
+    pub namespaced: bool,
     /// How far the clocks of nodes are off at most, either way. What kubelets write into objects is by their clocks.
     pub clocks: Millis,
 }
@@ -331,7 +333,11 @@ impl Temper {
             lost_member_timeout: one_of(rng, &[Some(20 * SECOND), Some(MINUTE), Some(5 * MINUTE), None]),
             reuses_addresses: rng.random_bool(0.3),
             write_period: one_of(rng, &[150, 400, 1000]),
-            backoff: one_of(rng, &[(10 * SECOND, 5 * MINUTE), (10 * SECOND, 5 * MINUTE), (SECOND, 5 * MINUTE)]),
+            backoff: one_of(
+                rng,
+                &[(10 * SECOND, 5 * MINUTE), (10 * SECOND, 5 * MINUTE), (SECOND, 5 * MINUTE)],
+            ),
+            namespaced: rng.random_bool(0.3),
             clocks: one_of(rng, &[0, 2 * SECOND, 15 * MINUTE]),
         }
     }
@@ -349,6 +355,7 @@ impl Temper {
             reuses_addresses: false,
             write_period: 400,
             backoff: (10 * SECOND, 5 * MINUTE),
+            namespaced: false,
             clocks: 0,
         }
     }

@@ -189,11 +189,11 @@ impl Etcds {
         self.index(process).is_some_and(|at| self.processes[at].data.impostor)
     }
 
-    /// Whether a voter still has what it has promised.
-    pub fn holds(&self, (cluster, member): (u64, u64)) -> bool {
-        self.audit.homes.get(&(cluster, member)).is_some_and(|(home, generation)| {
-            self.disks.get(home).is_some_and(|disk| disk.generation == *generation && !disk.corrupt)
-        })
+    /// Where a member still has what it has promised.
+    pub fn home(&self, (cluster, member): (u64, u64)) -> Option<&DiskId> {
+        let (home, generation) = self.audit.homes.get(&(cluster, member))?;
+        let sound = self.disks.get(home).is_some_and(|disk| disk.generation == *generation && !disk.corrupt);
+        sound.then_some(home)
     }
 
     /// Disks that hold what voters of a cluster have promised.

@@ -90,7 +90,9 @@ fn given_up(world: &World, pass: &PassFacts<'_>, name: &str, why: planner::Loss)
     let cluster = world.ledger.clusters.get(&fact.owner).and_then(|c| c.id)?;
     let member = (cluster, fact.id?);
     let served = world.ledger.served_at.get(&member).copied().unwrap_or_default();
-    if world.etcds.holds(member) && served + PRESENT > pass.began && served > 0 {
+    // What it has is gone with its claim, or with its Pod, even if it goes on for a moment.
+    let kept = world.etcds.home(member).is_some_and(|disk| super::has_object(world, disk));
+    if kept && served + PRESENT > pass.began && served > 0 {
         return Some(Violation::new(11, format!("{name} is given up because it {why}, but it serves")));
     }
     let pod = world.pods.values().find(|p| p.name == name && !p.object_gone)?;

@@ -161,12 +161,10 @@ fn begun_anew(world: &World) -> Option<Violation> {
             .zip(world.ledger.undisturbed_since)
             .map(|(known, since)| known.max(seen(since)) + TOLD_WITHIN);
         let is_known = |f: &&crate::etcd::Formation| told.is_some_and(|told| f.at >= told);
-        // What a predecessor made with fixed flags can not be told.
-        let fixed = |f: &crate::etcd::Formation| {
-            f.process.0.split('/').next().is_some_and(|pod| world.ledger.fixed_pods.contains(pod))
-        };
-        let again =
-            world.etcds.formed_again().filter(|f| f.cluster == cluster && f.over_acknowledged && !fixed(f));
+        let again = world
+            .etcds
+            .formed_again()
+            .filter(|f| f.cluster == cluster && f.over_acknowledged && !is_fixed(world, &f.process));
         if let Some(again) = again.into_iter().find(is_known) {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
@@ -174,13 +172,16 @@ fn begun_anew(world: &World) -> Option<Violation> {
         if let Some(second) = second_formation(world, &uid).filter(|_| known.is_some()) {
             return Some(second);
         }
-        let forgetful = world.etcds.amnesia().iter().find(|a| a.cluster == cluster && a.voter);
+        let forgetful = world.etcds.amnesia().iter();
+        let forgetful =
+            forgetful.into_iter().find(|a| a.cluster == cluster && a.voter && !is_fixed(world, &a.process));
         if let Some(forgetful) = forgetful {
             let what =
                 format!("voter {:x} came back on an empty disk ({})", forgetful.member, forgetful.process.0);
             return Some(Violation::new(3, what));
         }
-        let excused = is_denied(world, &uid) || world.etcds.disaster(cluster).is_some();
+        let excused =
+            is_denied(world, &uid) || world.etcds.disaster(cluster).is_some() || is_misvoted(world, cluster);
         // A seed that is not on record may be begun anew, while the one before it still ends.
         let split = |s: &crate::etcd::Split| s.cluster == cluster && known.is_some_and(|known| s.at > known);
         if world.etcds.splits().any(split) && !excused {
@@ -188,6 +189,21 @@ fn begun_anew(world: &World) -> Option<Violation> {
         }
     }
     None
+}
+
+/// What a predecessor made with fixed flags can not be told how to start.
+fn is_fixed(world: &World, process: &crate::etcd::ProcessId) -> bool {
+    process.0.split('/').next().is_some_and(|pod| world.ledger.fixed_pods.contains(pod))
+}
+
+/// Clusters in which a Pod with fixed flags came back without its data, and voted: what that cost is its maker's doing.
+fn is_misvoted(world: &World, cluster: u64) -> bool {
+    let anew = world
+        .etcds
+        .formations()
+        .iter()
+        .any(|f| f.impostor && f.cluster == cluster && is_fixed(world, &f.process));
+    anew || world.etcds.amnesia().iter().any(|a| a.cluster == cluster && is_fixed(world, &a.process))
 }
 
 /// A cluster object that claims the etcd cluster of a predecessor (T10).
@@ -313,11 +329,10 @@ fn is_denied(world: &World, uid: &str) -> bool {
 fn lost_writes(world: &World) -> Option<Violation> {
     let kept = world.kept_clusters().into_iter().filter(|kept| !world.ledger.denied.contains(&kept.name));
     let living: Vec<u64> = kept.map(|kept| kept.id).collect();
-    let lost = world
-        .etcds
-        .lost_writes()
-        .into_iter()
-        .find(|l| l.disaster.is_none() && living.contains(&l.cluster))?;
+    let lost =
+        world.etcds.lost_writes().into_iter().find(|l| {
+            l.disaster.is_none() && living.contains(&l.cluster) && !is_misvoted(world, l.cluster)
+        })?;
     let what = format!(
         "cluster {:x} lost {} acknowledged writes, first {:?}",
         lost.cluster,

@@ -1,6 +1,7 @@
 //! Operators that misread what they see.
 
 use api::labels::annotation;
+use kube::Resource as _;
 use planner::{ClusterView, MemberView};
 
 pub(super) fn ended_pods_run(view: &mut ClusterView) {
@@ -52,5 +53,43 @@ pub(super) fn seeds_are_settled(view: &mut ClusterView) {
     for annotations in seeds.filter_map(|m| m.pod.as_mut()?.metadata.annotations.as_mut()) {
         annotations.remove(annotation::INITIAL_CLUSTER);
         annotations.remove(annotation::INITIAL_CLUSTER_STATE);
+    }
+}
+
+fn has_owner(member: &MemberView) -> bool {
+    planner::controller_uid(&member.member.metadata).is_some()
+}
+
+/// Members without an owner are taken for the cluster's own, whatever their token says.
+pub(super) fn any_orphan_fits(view: &mut ClusterView) {
+    let Some(cluster) = view.cluster.clone() else { return };
+    let latched = cluster.status.as_ref().and_then(|s| s.cluster_token.clone());
+    let uid = cluster.metadata.uid.clone().unwrap_or_default();
+    let token = latched.unwrap_or_else(|| api::names::cluster_token(&view.namespace, &view.name, &uid));
+    for member in view.members.iter_mut().filter(|m| !has_owner(m)) {
+        member.member.spec.cluster_token.clone_from(&token);
+        member.member.metadata.owner_references = cluster.controller_owner_ref(&()).map(|owner| vec![owner]);
+    }
+}
+
+pub(super) fn no_orphans(view: &mut ClusterView) {
+    if view.living_cluster().is_some() {
+        view.members.retain(has_owner);
+    }
+}
+
+/// What the status does not say has not happened.
+pub(super) fn nothing_without_status(view: &mut ClusterView) {
+    if view.living_cluster().is_some() && view.etcd_cluster().is_none() {
+        view.members.iter_mut().for_each(forget_joining);
+        view.etcd.membership = None;
+    }
+}
+
+/// Members that serve and are not on the list are taken for silent, so that nothing speaks against the list.
+pub(super) fn only_the_list(view: &mut ClusterView) {
+    let Some(list) = view.etcd.membership.as_ref().map(|seen| seen.fact.clone()) else { return };
+    for member in view.members.iter_mut().filter(|m| m.row_in(&list).is_none()) {
+        member.etcd = None;
     }
 }

@@ -24,6 +24,10 @@ pub struct Mutation {
     pub keeps_list: bool,
     /// Believes whoever has a member's address.
     pub believes_strangers: bool,
+    /// Takes the listing of one namespace for that of all.
+    pub sweeps: bool,
+    /// Whether days with a name do not count for it: unscripted seeds alone have to find it.
+    pub unscripted: bool,
     /// Puts a member on record with the claim in its cache, without a live look at it.
     pub records_unseen: bool,
     /// Takes no live look before it acts.
@@ -45,6 +49,8 @@ impl Mutation {
             believes_strangers: false,
             records_unseen: false,
             blind: false,
+            sweeps: false,
+            unscripted: false,
         }
     }
 
@@ -78,6 +84,16 @@ impl Mutation {
         self
     }
 
+    const fn sweeping(mut self) -> Self {
+        self.sweeps = true;
+        self
+    }
+
+    const fn by_seeds_alone(mut self) -> Self {
+        self.unscripted = true;
+        self
+    }
+
     const fn recording_unseen(mut self) -> Self {
         self.records_unseen = true;
         self
@@ -86,7 +102,7 @@ impl Mutation {
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 30] = [
+    static ALL: [Mutation; 38] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum)
             .blindly(),
@@ -153,6 +169,34 @@ pub fn all() -> &'static [Mutation] {
         Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit")
             .planning(plans::all_at_once)
             .blindly(),
+        Mutation::new("adopts-any-orphan", "T25: whoever has no owner belongs to the cluster")
+            .believing(beliefs::any_orphan_fits)
+            .by_seeds_alone(),
+        Mutation::new("seeds-beside-orphans", "T25: what was left behind is not there")
+            .believing(beliefs::no_orphans)
+            .blindly()
+            .by_seeds_alone(),
+        Mutation::new("forgets-with-the-status", "T26: without a status nothing was ever formed")
+            .believing(beliefs::nothing_without_status)
+            .blindly()
+            .by_seeds_alone(),
+        Mutation::new("heals-a-server", "T27: who was restarted often is broken, whether it serves or not")
+            .planning(plans::heals_a_server)
+            .blindly()
+            .by_seeds_alone(),
+        Mutation::new("gives-up-the-homeless", "T27: a Pod that finds no room has lost its data")
+            .planning(plans::gives_up_the_homeless)
+            .blindly()
+            .by_seeds_alone(),
+        Mutation::new("believes-an-impostor", "T28: who is not on the list is not there")
+            .believing(beliefs::only_the_list)
+            .by_seeds_alone(),
+        Mutation::new("sweeps-all-namespaces", "T30: the listing of one namespace empties the others")
+            .sweeping()
+            .by_seeds_alone(),
+        Mutation::new("votes-before-the-record", "T7: who serves gets its vote at once")
+            .planning(plans::votes_before_the_record)
+            .by_seeds_alone(),
     ];
     &ALL
 }

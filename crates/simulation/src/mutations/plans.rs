@@ -198,3 +198,45 @@ pub(super) fn all_at_once(view: &ClusterView, plan: &mut Plan) {
         plan.actions.push(Action::DeletePod { name: member.name().to_owned(), uid, because: Ending::Ended });
     }
 }
+
+/// Lifetime restarts count, and nobody asks etcd.
+pub(super) fn heals_a_server(view: &ClusterView, plan: &mut Plan) {
+    let often = |m: &MemberView| {
+        let containers = m.living_pod().and_then(|p| p.status.as_ref()?.container_statuses.as_ref());
+        containers.is_some_and(|all| all.iter().any(|c| c.restart_count >= 5))
+    };
+    give_up(view, plan, often, "was restarted too often");
+}
+
+pub(super) fn gives_up_the_homeless(view: &ClusterView, plan: &mut Plan) {
+    let homeless = |m: &MemberView| {
+        let conditions = m.living_pod().and_then(|p| p.status.as_ref()?.conditions.as_ref());
+        conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "PodScheduled" && c.status == "False"))
+    };
+    give_up(view, plan, homeless, "has a Pod that no node can run");
+}
+
+/// Deletes one member as broken, as long as somebody else is there.
+fn give_up(view: &ClusterView, plan: &mut Plan, broken: impl Fn(&MemberView) -> bool, why: &str) {
+    let leaving = view.members.iter().any(MemberView::is_deleting);
+    if view.etcd.membership.is_none() || leaving || view.members.len() < 3 || view.living_cluster().is_none()
+    {
+        return;
+    }
+    if let Some(member) = view.members.iter().find(|m| m.has_joined() && broken(m)) {
+        plan.actions.push(delete(member, Leaving::Broken(why.to_owned())));
+    }
+}
+
+/// Every learner that serves is promoted in the pass that first hears it.
+pub(super) fn votes_before_the_record(view: &ClusterView, plan: &mut Plan) {
+    let Some(list) = view.etcd.membership.as_ref().map(|seen| &seen.fact) else { return };
+    for learner in list.learners() {
+        let member = view.members.iter().find(|m| m.row_in(list).is_some_and(|row| row.id == learner.id));
+        let planned =
+            plan.actions.iter().any(|a| matches!(a, Action::Promote { id, .. } if *id == learner.id));
+        if let Some(member) = member.filter(|m| m.serving().is_some() && !m.is_deleting() && !planned) {
+            plan.actions.push(Action::Promote { member: member.name().to_owned(), id: learner.id });
+        }
+    }
+}

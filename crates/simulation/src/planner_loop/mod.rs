@@ -169,7 +169,7 @@ impl Simulation {
         self.replicas += 1;
         let id = self.replicas;
         self.world.note(|_| format!("operator {id} leads"));
-        let eyes = Eyes::open(&self.world);
+        let eyes = Eyes::open(&self.world, self.mutation.sweeps);
         let operator = Operator { eyes, workers: BTreeMap::new(), skew: self.skew, still_until: 0 };
         self.operators.insert(id, operator);
         self.leader = Some(id);
@@ -234,7 +234,10 @@ impl Simulation {
     fn relist(&mut self, id: usize, kind: usize) {
         let Some(operator) = self.operators.get_mut(&id) else { return };
         self.world.note(|_| format!("operator {id} lists anew: {}", crate::world::WATCHED[kind].plural));
-        let keys = operator.eyes.list(&self.world, kind);
+        // One of its watches of this kind, if it has several.
+        let scopes = operator.eyes.watches.len() / 6;
+        let watch = kind + 6 * (self.world.now as usize % scopes);
+        let keys = operator.eyes.list(&self.world, watch);
         self.touch_all(id, keys);
     }
 
@@ -243,16 +246,17 @@ impl Simulation {
         let now = self.world.now;
         let ids: Vec<usize> = self.operators.keys().copied().collect();
         for id in ids {
-            for kind in 0..6 {
+            let watches = self.operators.get(&id).map_or(0, |o| o.eyes.watches.len());
+            for watch in 0..watches {
                 let Some(operator) = self.operators.get_mut(&id) else { continue };
-                if operator.eyes.watches[kind].due || !operator.eyes.is_behind(&self.world, kind) {
+                if operator.eyes.watches[watch].due || !operator.eyes.is_behind(&self.world, watch) {
                     continue;
                 }
-                operator.eyes.watches[kind].due = true;
-                let (lag, until) = self.world.watch_lag[kind];
+                operator.eyes.watches[watch].due = true;
+                let (lag, until) = self.world.watch_lag[operator.eyes.watches[watch].kind];
                 let lag = if now < until { lag } else { 0 };
                 let at = now + lag + self.world.within(1, self.world.temper.slowest_watch);
-                self.world.agenda.put(at, Event::Watch(id, kind));
+                self.world.agenda.put(at, Event::Watch(id, watch));
             }
         }
     }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::apiserver::{Change, Event, Selector};
-use crate::world::{WATCHED, World};
+use crate::world::{NAMESPACE, OTHER_NAMESPACE, WATCHED, World};
 
 /// One watch.
 pub struct Watch {
@@ -19,9 +19,12 @@ pub struct Watch {
     listing: Listing,
     /// A delivery is on its way.
     pub due: bool,
+    pub kind: usize,
+    /// Nothing else is listed and watched.
+    namespace: Option<&'static str>,
 }
 
-/// The cache with its six watches.
+/// The cache with its watches: one for each of the six kinds, in all namespaces or in each of two.
 pub struct Eyes {
     pub cache: Arc<Cache>,
     pub watches: Vec<Watch>,
@@ -29,23 +32,29 @@ pub struct Eyes {
 }
 
 impl Eyes {
-    /// Lists everything, as an operator does when it starts.
-    pub fn open(world: &World) -> Self {
+    /// Lists everything, as an operator does when it starts. With `sweeps`, each listing speaks for all namespaces.
+    pub fn open(world: &World, sweeps: bool) -> Self {
         let labelled = Selector::labels(labels::CLUSTER).unwrap_or_default();
         let selectors = std::array::from_fn(|kind| if kind < 2 { Selector::all() } else { labelled.clone() });
         let mut eyes = Self { cache: Arc::new(Cache::whole()), watches: vec![], selectors };
-        for kind in 0..WATCHED.len() {
-            eyes.watches.push(Watch { revision: 0, listing: Listing::first(None), due: false });
-            eyes.list(world, kind);
+        let scopes: &[Option<&str>] =
+            if world.temper.namespaced { &[Some(NAMESPACE), Some(OTHER_NAMESPACE)] } else { &[None] };
+        for &namespace in scopes {
+            for kind in 0..WATCHED.len() {
+                let listing = Listing::first(namespace.filter(|_| !sweeps));
+                eyes.watches.push(Watch { revision: 0, listing, due: false, kind, namespace });
+                eyes.list(world, eyes.watches.len() - 1);
+            }
         }
         eyes
     }
 
-    /// Lists one kind anew. Returns the clusters that are to be looked at.
-    pub fn list(&mut self, world: &World, kind: usize) -> Vec<Key> {
-        let watch = &mut self.watches[kind];
+    /// A watch lists anew. Returns the clusters that are to be looked at.
+    pub fn list(&mut self, world: &World, watch: usize) -> Vec<Key> {
+        let watch = &mut self.watches[watch];
+        let kind = watch.kind;
         watch.listing = watch.listing.next();
-        let (objects, revision) = world.api().list(WATCHED[kind], None, &self.selectors[kind]);
+        let (objects, revision) = world.api().list(WATCHED[kind], watch.namespace, &self.selectors[kind]);
         watch.revision = revision;
         let mut keys: Vec<Key> =
             objects.iter().flat_map(|object| show(&self.cache, kind, object, &watch.listing)).collect();
@@ -54,18 +63,20 @@ impl Eyes {
     }
 
     /// Whether there is something this watch has not told yet.
-    pub fn is_behind(&self, world: &World, kind: usize) -> bool {
-        world.api().revision() > self.watches[kind].revision
+    pub fn is_behind(&self, world: &World, watch: usize) -> bool {
+        world.api().revision() > self.watches[watch].revision
     }
 
     /// Tells what has happened; all of it, or only the first part. A watch that is too far behind lists anew.
-    pub fn deliver(&mut self, world: &World, kind: usize, most: usize) -> Vec<Key> {
-        let watch = &mut self.watches[kind];
+    pub fn deliver(&mut self, world: &World, number: usize, most: usize) -> Vec<Key> {
+        let watch = &mut self.watches[number];
+        let kind = watch.kind;
         watch.due = false;
         let api = world.api();
-        let Ok(events) = api.watch_since(WATCHED[kind], None, &self.selectors[kind], watch.revision) else {
+        let selector = &self.selectors[kind];
+        let Ok(events) = api.watch_since(WATCHED[kind], watch.namespace, selector, watch.revision) else {
             drop(api);
-            return self.list(world, kind);
+            return self.list(world, number);
         };
         let all = events.len() <= most;
         let newest = api.revision();

@@ -97,8 +97,11 @@ impl World {
             now < r.until && r.kind == kind && r.verb == verb && r.only.as_deref().is_none_or(|n| n == name)
         };
         if self.control.refusals.iter().any(|r| refuses(&r)) {
-            let error =
-                if verb == Verb::Create { ApiError::over_quota(kind, name) } else { ApiError::denied(kind, name) };
+            let error = if verb == Verb::Create {
+                ApiError::over_quota(kind, name)
+            } else {
+                ApiError::denied(kind, name)
+            };
             return Admission::Refused(error);
         }
         let reverts = |r: &&Revert| now < r.until && r.kind == kind && r.name == name;

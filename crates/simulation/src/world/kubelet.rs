@@ -68,8 +68,9 @@ pub struct PodRun {
     /// Taken out of the API by force while it may still run.
     pub object_gone: bool,
     pub unschedulable_since: Option<Millis>,
-    /// How often etcd refused the list it was given.
+    /// How often etcd refused the list it was given, and since when.
     pub refused: u32,
+    pub refused_since: Millis,
     /// etcd's last words.
     pub last_words: Option<String>,
 }
@@ -106,6 +107,7 @@ impl PodRun {
             object_gone: false,
             unschedulable_since: None,
             refused: 0,
+            refused_since: 0,
             last_words: None,
         })
     }
@@ -116,7 +118,9 @@ impl PodRun {
 
     /// Its flags are the same at every start, whatever anybody writes on it.
     pub fn has_fixed_flags(&self) -> bool {
-        self.environment.is_empty() && self.command.iter().any(|f| f == "--initial-cluster-state=new")
+        let joins = |flag: &String| flag.starts_with("--initial-cluster=") && flag.contains(',');
+        let forms = |flag: &String| flag == "--initial-cluster-state=new";
+        self.environment.is_empty() && self.command.iter().any(|flag| joins(flag) || forms(flag))
     }
 }
 
@@ -409,7 +413,10 @@ impl World {
             && let Some(pod) = self.pods.get_mut(uid)
         {
             pod.refused += 1;
-            if pod.refused > 3 {
+            if pod.refused == 1 {
+                pod.refused_since = now;
+            }
+            if pod.refused > 3 && now - pod.refused_since > MINUTE {
                 let what = format!("{name} was started {} times with a list that is not etcd's", pod.refused);
                 self.ledger.violate(Violation::new(8, what));
             }
