@@ -33,8 +33,10 @@ const PAGE: u32 = 25;
 const LASTS: u32 = 600;
 /// A connection over which nothing came for so long is dead: the API server sends every watch a bookmark once a minute.
 pub const SILENCE: Duration = Duration::from_secs(150);
-/// How long after an interruption the API server is asked how far it is, and asked again if it does not say.
-const AGAIN: Duration = Duration::from_secs(2);
+/// How long after an interruption the API server is asked how far it is.
+const CALMED: Duration = Duration::from_secs(2);
+/// How long until it is asked again if it does not say.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// How many first listings are still to come; zero means the cache can be trusted.
 #[derive(Default)]
@@ -224,7 +226,7 @@ impl Timeline {
                     continue;
                 }
             };
-            if now < newest {
+            if (1..newest).contains(&now) {
                 warn!(now, newest, "the API server has gone back in time; everything is listed anew");
                 self.newest.store(now, Ordering::Release);
                 self.restores.send_modify(|count| *count += 1);
@@ -233,13 +235,13 @@ impl Timeline {
             }
             let life = Duration::from_secs(LASTS.into());
             if tokio::time::timeout(life, self.interrupted.notified()).await.is_ok() {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(CALMED).await;
             }
         }
     }
 }
 
-/// Resource versions are decimal numbers. One that is not is taken for older than all.
+/// Resource versions are decimal numbers. One that is not says nothing, and is zero.
 fn version(text: Option<&str>) -> u64 {
     text.and_then(|v| v.parse().ok()).unwrap_or_default()
 }
@@ -285,16 +287,15 @@ mod tests {
         }
     }
 
-    /// A server with lists of Pods by namespace. It answers a watch of Pods with what is asked for, and lets all other
-    /// watches wait.
+    /// A server with lists of Pods by namespace, whose watches tell nothing but that they have expired.
     #[derive(Clone, Default)]
-    struct Server(Arc<Mutex<State>>);
+    struct Server(Arc<Mutex<State>>, Arc<Notify>);
 
     #[derive(Default)]
     struct State {
         revision: u64,
         pods: Vec<(&'static str, u64)>,
-        /// The next watch of Pods in this namespace ends with it.
+        /// The watch of Pods in this namespace ends.
         expire: Option<&'static str>,
         watches: Vec<String>,
     }
@@ -309,12 +310,8 @@ mod tests {
             let service = tower::service_fn(move |request: http::Request<Body>| {
                 let this = this.clone();
                 async move {
-                    match this.answer(request.uri()) {
-                        Some(text) => {
-                            Ok::<_, std::io::Error>(http::Response::new(Body::from(text.into_bytes())))
-                        }
-                        None => std::future::pending().await,
-                    }
+                    let text = this.answer(request.uri()).await;
+                    Ok::<_, std::io::Error>(http::Response::new(Body::from(text.into_bytes())))
                 }
             });
             Watches {
@@ -326,25 +323,29 @@ mod tests {
             }
         }
 
-        fn answer(&self, uri: &http::Uri) -> Option<String> {
-            let mut state = self.state();
+        async fn answer(&self, uri: &http::Uri) -> String {
             let namespace =
                 uri.path().split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap_or("a");
             if uri.query().is_some_and(|query| query.contains("watch=true")) {
-                state.watches.push(uri.path().to_owned());
-                let expired = uri.path().ends_with("/pods") && state.expire == Some(namespace);
-                expired.then(|| state.expire.take())?;
+                self.state().watches.push(uri.path().to_owned());
+                while !uri.path().ends_with("/pods") || self.state().expire != Some(namespace) {
+                    self.1.notified().await;
+                }
+                self.state().expire = None;
                 let gone = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired",
                     "code": 410, "message": "too old resource version", "metadata": {} });
-                return Some(format!("{}\n", json!({ "type": "ERROR", "object": gone })));
+                return format!("{}\n", json!({ "type": "ERROR", "object": gone }));
             }
+            let state = self.state();
             let is_there = |(ns, _): &&(&str, u64)| uri.path().ends_with("/pods") && *ns == namespace;
             let items: Vec<_> = state.pods.iter().filter(is_there).map(pod).collect();
             let metadata = json!({ "resourceVersion": state.revision.to_string() });
-            Some(
-                json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items })
-                    .to_string(),
-            )
+            json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }).to_string()
+        }
+
+        fn expire(&self, namespace: &'static str) {
+            self.state().expire = Some(namespace);
+            self.1.notify_waiters();
         }
 
         /// Waits until Pods were listed and are watched, so often.
@@ -370,7 +371,7 @@ mod tests {
     async fn t30_a_re_list_in_one_namespace_leaves_the_objects_of_another() {
         let server = Server::default();
         *server.state() = State { revision: 9, pods: vec![("a", 1), ("b", 2)], ..State::default() };
-        server.state().expire = Some("a");
+        server.expire("a");
         let watches = server.watches(&["a", "b"]);
         let _tasks = watches.start();
         server.settled("/api/v1/namespaces/b/pods", 1).await;
@@ -398,5 +399,23 @@ mod tests {
         assert_eq!(known(&watches, "a").as_deref(), Some("100"));
         tokio::time::sleep(Duration::from_secs(2 * u64::from(LASTS))).await;
         assert_eq!(server.state().watches.iter().filter(|path| path.ends_with("/pods")).count(), 2, "once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t31_an_interrupted_watch_is_reason_to_ask_whether_the_server_has_gone_back() {
+        let server = Server::default();
+        *server.state() = State { revision: 900, pods: vec![("a", 899)], ..State::default() };
+        let watches = server.watches(&["a", "b"]);
+        let _tasks = watches.start();
+        server.settled("/api/v1/namespaces/a/pods", 1).await;
+        server.settled("/api/v1/namespaces/b/pods", 1).await;
+
+        // Only the watch of the other namespace is told that it is too old.
+        *server.state() = State { revision: 120, pods: vec![("a", 100)], ..State::default() };
+        server.expire("b");
+        tokio::time::timeout(Duration::from_secs(30), server.settled("/api/v1/namespaces/a/pods", 1))
+            .await
+            .unwrap();
+        assert_eq!(known(&watches, "a").as_deref(), Some("100"));
     }
 }
