@@ -240,15 +240,13 @@ mod tests {
         assert_ne!(fingerprint(&news("a")), fingerprint(&News { related, ..news("a") }));
     }
 
-    fn publisher() -> Publisher {
-        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        Publisher { client, instance: CONTROLLER.to_owned(), said: Mutex::default() }
+    fn publisher(server: &Server) -> Publisher {
+        Publisher { client: server.client(), instance: CONTROLLER.to_owned(), said: Mutex::default() }
     }
 
     #[tokio::test]
     async fn what_is_remembered_has_a_limit() {
-        let publisher = publisher();
+        let publisher = publisher(&Server::default());
         for key in 0..5000 {
             publisher.remember(key, Said { name: String::new(), times: 1, last: Instant::now() });
         }
@@ -262,12 +260,16 @@ mod tests {
 
     impl Server {
         fn announcer(&self) -> Announcer {
+            Announcer::new(self.client(), None)
+        }
+
+        fn client(&self) -> Client {
             let this = self.clone();
             let service = tower::service_fn(move |request: http::Request<Body>| {
                 let this = this.clone();
                 async move { Ok::<_, std::io::Error>(this.answer(request).await) }
             });
-            Announcer::new(Client::new(service, "ns"), None)
+            Client::new(service, "ns")
         }
 
         /// The next so many requests are not answered.
@@ -365,10 +367,15 @@ mod tests {
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
-        let publisher = publisher();
-        publisher.publish(news("words of ours")).await;
+        publisher(&Server::default()).publish(news(&"words of ours ".repeat(100))).await;
+        publisher(&Server::default().silent(1)).publish(news("other words")).await;
         let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert!(log.contains("words of ours") && log.contains("can not be reached"), "{log}");
+        let (refused, silent) = log.trim().split_once('\n').unwrap();
+        assert!(
+            refused.contains("words of ours") && refused.contains("can have at most 1024 bytes"),
+            "{log}"
+        );
+        assert!(silent.contains("other words") && silent.contains("did not answer in time"), "{log}");
     }
 
     #[derive(Clone, Default)]
