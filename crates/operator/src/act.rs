@@ -93,6 +93,12 @@ impl Actor {
             Action::AdoptBudget { name, uid, owners } => {
                 self.patch::<PodDisruptionBudget>(view, name, &owner_patch(uid, None, owners)).await
             }
+            Action::AdoptPod { name, uid, owners } => {
+                self.patch::<Pod>(view, name, &owner_patch(uid, None, owners)).await
+            }
+            Action::AdoptVolume { name, uid, owners } => {
+                self.patch::<PersistentVolumeClaim>(view, name, &owner_patch(uid, None, owners)).await
+            }
             Action::ResizeBudget { name, uid, min_available } => {
                 let spec = json!({ "minAvailable": min_available, "maxUnavailable": null });
                 let patch = json!({ "metadata": { "uid": uid }, "spec": spec });

@@ -31,14 +31,18 @@ pub struct Observer {
 }
 
 impl Observer {
-    pub async fn observe(&self, key: &Key, entry: Entry) -> ClusterView {
-        let mut view = view(key, entry, self.settings.clone(), self.ambient.entropy());
+    /// What the cache has.
+    pub fn collect(&self, key: &Key, entry: Entry) -> ClusterView {
+        view(key, entry, self.settings.clone(), self.ambient.entropy())
+    }
+
+    /// What has to be asked for.
+    pub async fn ask(&self, view: &mut ClusterView) {
         let speaks_plaintext = |c: &api::EtcdCluster| planner::unsupported(&c.spec).is_none();
         if view.living_cluster().is_some_and(speaks_plaintext) {
-            self.ask_etcd(&mut view).await;
+            self.ask_etcd(view).await;
         }
-        self.strandings.look(&mut view).await;
-        view
+        self.strandings.look(view).await;
     }
 
     /// Everybody at once. Whoever has left etcd is shutting down and slow to answer, so nobody waits for its word.
@@ -143,7 +147,8 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
     let stray = |kind, metadata: &ObjectMeta| Stray {
         kind,
         name: metadata.name.clone().unwrap_or_default(),
-        leaving: metadata.deletion_timestamp.is_some(),
+        // The garbage collector takes along what had an owner.
+        leaving: metadata.deletion_timestamp.is_some() || planner::controller_uid(metadata).is_some(),
     };
     let pods = entry.pods.values().map(|p| stray("Pod", &p.metadata));
     let claims = entry.volumes.values().map(|v| stray("PersistentVolumeClaim", &v.metadata));
@@ -165,7 +170,7 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
 /// Where a member can be asked, if it has a Pod with an address. What we know of the Pod may be old and the address
 /// somebody else's by now, so an answer counts only if it comes from the cluster's own etcd.
 pub fn endpoint(view: &ClusterView, member: &MemberView) -> Option<Endpoint> {
-    let pod: &Pod = member.living_pod()?;
+    let pod: &Pod = member.living_pod().or_else(|| member.lingering_pod())?;
     let ip = pod.status.as_ref()?.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;
     let address = if ip.contains(':') { format!("[{ip}]:2379") } else { format!("{ip}:2379") };
     let name = names::dns_name(member.name(), &member.service_name(), member.namespace());
@@ -279,8 +284,9 @@ mod tests {
         let id = |m: &MemberView| m.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap();
         let members = answers.iter().map(|(m, answer)| (id(m), answer.clone())).collect();
         let etcd = Arc::new(Fake { members, listed, ..Fake::default() });
+        let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let observer = Observer {
-            cache: Arc::default(),
+            strandings: Strandings::new(kube::Client::try_from(nobody).unwrap()),
             etcd: etcd.clone(),
             settings: Settings::default(),
             ambient: Arc::new(Real),

@@ -78,7 +78,9 @@ impl Reconciler {
             return Some(AT_REST);
         }
 
-        let mut view = self.observer.observe(key, entry).await;
+        let mut view = self.observer.collect(key, entry);
+        memory.watchman.look(&mut view, self.started.elapsed());
+        self.observer.ask(&mut view).await;
         if view.etcd.membership.is_some() {
             memory.confirmed = Some(Instant::now());
         }
@@ -130,7 +132,7 @@ impl Reconciler {
         let mut outcome = Outcome::default();
         let mut failed: Vec<(&Action, Error)> = vec![];
         let mut held: Vec<&Action> = vec![];
-        memory.refused.clear();
+        let before = std::mem::take(&mut memory.refused);
         for action in &plan.actions {
             if failed.iter().any(|(earlier, _)| action.waits_for(earlier))
                 || held.iter().any(|e| action.waits_for(e))
@@ -139,6 +141,11 @@ impl Reconciler {
             }
             if let Some(pause) = memory.restraint.holds_back(action, self.started.elapsed()) {
                 outcome.held_back = Some(outcome.held_back.map_or(pause, |known| known.min(pause)));
+                // What was refused stands until it is tried again.
+                let about = |object: &&String| action.member().is_none_or(|name| object.ends_with(name));
+                memory
+                    .refused
+                    .extend(before.iter().filter(|(o, _)| about(o)).map(|(o, why)| (o.clone(), why.clone())));
                 held.push(action);
                 continue;
             }
@@ -154,6 +161,7 @@ impl Reconciler {
                     self.reporter.failed(key, view, &error);
                     if let Some((object, why)) = error.refusal() {
                         memory.refused.insert(object, why);
+                        memory.restraint.refused(action, self.started.elapsed());
                     }
                     failed.push((action, error));
                 }
@@ -304,13 +312,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_tried_again_without_haste() {
+    fn t32_what_gets_done_beside_a_failure_is_followed_at_once_but_not_for_ever() {
         let mut memory = Memory::default();
-        let left_out = Outcome { left_out: true, progressed: false };
-        assert!(come_back(&mut memory, Next::AtRest, left_out, None) < Duration::from_secs(1));
+        let error = Error::Refused("no".into());
+        let progressed = Outcome { progressed: true, held_back: None };
+        assert_eq!(come_back(&mut memory, Next::AtRest, progressed, Some(&error)), Duration::ZERO);
         for _ in 0..80 {
-            come_back(&mut memory, Next::AtRest, left_out, None);
+            come_back(&mut memory, Next::AtRest, progressed, Some(&error));
         }
-        assert!(come_back(&mut memory, Next::AtRest, left_out, None) > Duration::from_secs(20));
+        assert!(come_back(&mut memory, Next::AtRest, progressed, Some(&error)) > Duration::from_secs(20));
+    }
+
+    #[test]
+    fn t35_what_is_held_back_is_come_back_to_in_its_time() {
+        let held = Outcome { progressed: false, held_back: Some(Duration::from_secs(8)) };
+        for next in [Next::AtRest, Next::Now] {
+            assert_eq!(come_back(&mut Memory::default(), next, held, None), Duration::from_secs(8));
+        }
+        assert!(come_back(&mut Memory::default(), Next::Soon, held, None) < Duration::from_secs(1));
     }
 }

@@ -109,8 +109,7 @@ impl Reporter {
     pub fn done(&self, key: &Key, view: &ClusterView, action: &Action) {
         info!(cluster = %key, "{action}");
         if let Some(reason) = action.reason() {
-            let related =
-                action.member().map(|name| EtcdMember::new(name, EtcdMemberSpec::default()).object_ref(&()));
+            let related = action.member().map(|name| reference(view, name));
             self.announce(view, Tone::Normal, reason, capitalized(&action.to_string()), related);
         }
     }
@@ -155,45 +154,62 @@ impl Reporter {
         self.publish(about, Tone::Warning, "Unreadable", note, None);
     }
 
-    /// Tells of every condition of the cluster that flipped: `kubectl describe` shows when it went wrong, and when right.
+    /// Tells of every condition of the cluster that turned, or that is bad for another reason than before: `kubectl
+    /// describe` shows when it went wrong, and when right. What belongs to a start, a growth or a resume is no news.
     fn announce_flips(&self, view: &ClusterView, status: &EtcdClusterStatus) {
         let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
+        let growing = conditions::find(&status.conditions, conditions::PROGRESSING).is_some_and(|c| {
+            let starts = [reason::INITIAL_SNAPSHOT, reason::WAITING_FOR_SEED, reason::SPEC_CHANGED];
+            c.status == "True" && starts.contains(&c.reason.as_str())
+        });
         for new in &status.conditions {
             let old = before.and_then(|s| conditions::find(&s.conditions, &new.type_));
-            if old.is_some_and(|old| old.status == new.status) {
-                continue;
-            }
             let bad = if new.type_ == conditions::AVAILABLE { "False" } else { "True" };
-            let quiet = new.type_ == conditions::PROGRESSING || (old.is_none() && new.status != bad);
-            if quiet || new.reason == reason::PAUSED {
+            let is_bad = new.status == bad;
+            let same =
+                old.is_some_and(|old| old.status == new.status && (!is_bad || old.reason == new.reason));
+            let resumes =
+                old.is_some_and(|old| old.reason == reason::PAUSED) && new.reason == reason::QUORUM_LOST;
+            let grows = growing && new.reason == reason::MEMBERS_UNHEALTHY;
+            let quiet = new.type_ == conditions::PROGRESSING || (old.is_none() && !is_bad);
+            // A lost quorum is told once, by Available.
+            let twice = new.type_ == conditions::DEGRADED
+                && is_bad
+                && conditions::find(&status.conditions, conditions::AVAILABLE)
+                    .is_some_and(|a| a.status == "False" && a.reason == new.reason);
+            if same || resumes || grows || quiet || twice || new.reason == reason::PAUSED {
                 continue;
             }
-            let tone = if new.status == bad { Tone::Warning } else { Tone::Normal };
+            let tone = if is_bad { Tone::Warning } else { Tone::Normal };
             let note = format!("{} is {}: {}", new.type_, new.status, new.message);
             self.announce(view, tone, &new.reason, note, None);
         }
     }
 
-    /// Tells of a target that was taken up, or was not reached in time.
+    /// Tells of a target that was taken up, or was not reached in time, and of what is doubtful about it.
     fn announce_target(&self, view: &ClusterView, status: &EtcdClusterStatus) {
         let before = view.cluster.as_ref().and_then(|c| c.status.as_ref());
-        let reason_of = |s: &EtcdClusterStatus| {
-            conditions::find(&s.conditions, conditions::PROGRESSING)
-                .map(|c| (c.reason.clone(), c.message.clone()))
-        };
-        let Some((reason, message)) = reason_of(status) else { return };
-        if before.and_then(reason_of).is_some_and(|(old, _)| old == reason) {
+        let found = |s: &EtcdClusterStatus| conditions::find(&s.conditions, conditions::PROGRESSING).cloned();
+        let Some(new) = found(status) else { return };
+        let taken_up = before.and_then(|s| s.observed.as_ref()) != status.observed.as_ref();
+        if !taken_up && before.and_then(found).is_some_and(|old| old.reason == new.reason) {
             return;
         }
-        let (what, tone) = match &*reason {
+        let (what, tone) = match &*new.reason {
             reason::INITIAL_SNAPSHOT => ("initialising cluster status", Tone::Normal),
             reason::SPEC_CHANGED => ("previous target reached; adopting new spec", Tone::Normal),
             reason::RETRY_AFTER_DEADLINE => ("deadline exceeded; adopting new spec", Tone::Normal),
             reason::DEADLINE_EXCEEDED | reason::BOOTSTRAP_FAILED => ("deadline exceeded", Tone::Warning),
+            reason::WAITING_FOR_LEFTOVERS => ("not bootstrapping", Tone::Warning),
             _ => return,
         };
-        info!(cluster = %format_args!("{}/{}", view.namespace, view.name), "{what}: {message}");
-        self.announce(view, tone, &reason, format!("{}: {message}", capitalized(what)), None);
+        let message = &new.message;
+        info!(cluster = %format_args!("{}/{}", view.namespace, view.name), message, "{what}");
+        self.announce(view, tone, &new.reason, capitalized(message), None);
+        let doubts = view.cluster.as_ref().filter(|_| taken_up).map(|c| c.spec.doubts()).unwrap_or_default();
+        for doubt in doubts {
+            self.announce(view, Tone::Warning, "DoubtfulSpec", capitalized(&doubt), None);
+        }
     }
 
     /// Tells of members that run another version than they were made for.
@@ -206,7 +222,7 @@ impl Reporter {
             let message = message.map(|c| c.message.clone()).unwrap_or_default();
             let note = format!("etcd member version drift detected: member {}, {message}", member.name());
             info!(cluster = %format_args!("{}/{}", view.namespace, view.name), "{note}");
-            let related = member.member.object_ref(&());
+            let related = reference(view, member.name());
             self.announce(
                 view,
                 Tone::Warning,
@@ -241,6 +257,16 @@ impl Reporter {
     ) {
         self.announcer.tell(News { tone, reason: reason.to_owned(), note, about, related });
     }
+}
+
+/// The member of that name, as it was seen; one that has just been made has no UID yet.
+fn reference(view: &ClusterView, name: &str) -> ObjectReference {
+    let seen = view.members.iter().find(|m| m.name() == name).map(|m| m.member.object_ref(&()));
+    let fresh = || ObjectReference {
+        namespace: Some(view.namespace.clone()),
+        ..EtcdMember::new(name, EtcdMemberSpec::default()).object_ref(&())
+    };
+    seen.unwrap_or_else(fresh)
 }
 
 fn capitalized(text: &str) -> String {

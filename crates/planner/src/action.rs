@@ -40,6 +40,17 @@ pub enum Action {
         uid: String,
         owners: Vec<OwnerReference>,
     },
+    /// Makes a member the owner of the very Pod or claim that it has on record, and that has none.
+    AdoptPod {
+        name: String,
+        uid: String,
+        owners: Vec<OwnerReference>,
+    },
+    AdoptVolume {
+        name: String,
+        uid: String,
+        owners: Vec<OwnerReference>,
+    },
     CreateMember(Box<EtcdMember>),
     /// Makes the cluster the owner of a member that was adopted without one.
     AdoptMember {
@@ -219,7 +230,9 @@ impl Action {
             Self::CreateMember(member) => member.metadata.name.as_deref(),
             Self::CreatePod(pod) => pod.metadata.name.as_deref(),
             Self::CreateVolume(claim) => claim.metadata.name.as_deref().and_then(names::member_of_pvc),
+            Self::AdoptVolume { name, .. } => names::member_of_pvc(name),
             Self::AdoptMember { name, .. }
+            | Self::AdoptPod { name, .. }
             | Self::WireMember { name, .. }
             | Self::DeleteMember { name, .. }
             | Self::SetDormant { name, .. }
@@ -291,6 +304,8 @@ impl fmt::Display for Action {
             Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
             Self::AdoptService { name, .. } => write!(f, "adopted Service {name}"),
             Self::AdoptBudget { name, .. } => write!(f, "adopted PodDisruptionBudget {name}"),
+            Self::AdoptPod { name, .. } => write!(f, "adopted Pod {name}"),
+            Self::AdoptVolume { name, .. } => write!(f, "adopted PersistentVolumeClaim {name}"),
             Self::WireMember { name, .. } => {
                 write!(f, "completing pending scale-up member {name}: it knows whom to join")
             }

@@ -128,6 +128,15 @@ pub(crate) fn initial_cluster(pod: &Pod) -> Option<&str> {
     command.iter().find_map(|flag| flag.strip_prefix("--initial-cluster="))
 }
 
+/// Whether a Pod starts etcd as a member that exists. Of a seed, that it has formed its cluster.
+pub(crate) fn is_settled(pod: &Pod) -> bool {
+    if let Some(state) = pod.annotations().get(annotation::INITIAL_CLUSTER_STATE) {
+        return state == "existing";
+    }
+    let command = etcd_container(pod).and_then(|c| c.command.as_ref());
+    command.is_some_and(|flags| flags.iter().any(|flag| flag == "--initial-cluster-state=existing"))
+}
+
 /// Whether a restart of etcd in this Pod could begin anew. A Pod that was made with fixed flags can not be helped.
 pub(crate) fn may_begin_anew(pod: &Pod, alone: &str) -> bool {
     let value = |key: &str| pod.annotations().get(key);

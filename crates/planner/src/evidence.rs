@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use api::{EtcdClusterStatus, EtcdMemberStatus, conditions, labels, names};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
 use crate::action::{Action, Ending, Leaving, Loss, Release};
@@ -53,7 +53,7 @@ pub struct Look {
 /// What a look has to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Must {
-    /// The cluster of this UID lives.
+    /// The object of this UID lives.
     Live { uid: Option<String> },
     /// It lives, and knows of no etcd cluster.
     LiveUnformed { uid: Option<String> },
@@ -259,6 +259,13 @@ impl Action {
             // An owner that is not there any more takes what it owns with it.
             Self::AdoptMember { .. } | Self::AdoptService { .. } | Self::AdoptBudget { .. } => {
                 vec![cluster(Must::Live { uid: uid() })]
+            }
+            Self::AdoptPod { owners, .. } | Self::AdoptVolume { owners, .. } => {
+                let owner = owners.iter().find(|o| o.controller == Some(true));
+                let lives = |o: &OwnerReference| {
+                    Look::named(Kind::Member, &o.name, Must::Live { uid: Some(o.uid.clone()) })
+                };
+                owner.map(lives).into_iter().collect()
             }
             // T25: nothing that may hold data of this name exists.
             Self::CreateMember(member) if member.spec.bootstrap => {

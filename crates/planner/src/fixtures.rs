@@ -163,6 +163,13 @@ impl World {
             Action::AdoptBudget { owners, .. } => {
                 self.view.budget.as_mut().unwrap().metadata.owner_references = Some(owners.clone());
             }
+            Action::AdoptPod { name, owners, .. } => {
+                self.find(name).pod.as_mut().unwrap().metadata.owner_references = Some(owners.clone());
+            }
+            Action::AdoptVolume { name, owners, .. } => {
+                let member = names::member_of_pvc(name).unwrap();
+                self.find(member).volume.as_mut().unwrap().metadata.owner_references = Some(owners.clone());
+            }
             Action::SetDormant { name, dormant, .. } => self.find(name).member.spec.dormant = *dormant,
             Action::DeletePod { name, .. } => {
                 let member = self.find(name);

@@ -110,9 +110,15 @@ pub(crate) fn mention(scene: &Scene<'_>, status: &mut EtcdClusterStatus, plan: &
     let well =
         conditions::find(&status.conditions, conditions::DEGRADED).is_some_and(|c| c.status == "False");
     let obstacle = plan.complaint.clone().or_else(|| scene.view.refused.values().next().cloned());
-    if let Some(message) = obstacle.filter(|_| well && status.ready_members > 0) {
-        scene.set_condition(status, conditions::DEGRADED, true, reason::BLOCKED, &message);
+    let Some(message) = obstacle.filter(|_| well && status.ready_members > 0) else { return };
+    // What it said before, and not what was judged above, is what it turns from; or it would turn on every pass.
+    let stored =
+        scene.cluster.status.as_ref().and_then(|s| conditions::find(&s.conditions, conditions::DEGRADED));
+    let judged = status.conditions.iter_mut().find(|c| c.type_ == conditions::DEGRADED);
+    if let (Some(judged), Some(stored)) = (judged, stored) {
+        judged.clone_from(stored);
     }
+    scene.set_condition(status, conditions::DEGRADED, true, reason::BLOCKED, &message);
 }
 
 /// Why there is no quorum, or `None` while etcd has confirmed one. A failed question alone is believed only after a

@@ -29,8 +29,14 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
                 plan.act(Action::CreatePod(Box::new(pod)));
             }
             None => {}
+            Some(found) if member.disowned(&found.metadata).is_some() => {
+                let uid = found.metadata.uid.clone().unwrap_or_default();
+                let owners = member.disowned(&found.metadata).unwrap_or_default();
+                plan.act(Action::AdoptPod { name: member.name().to_owned(), uid, owners });
+            }
             Some(found) if !member.owns(&found.metadata) => {
-                plan.wait_for(format!("Pod {} is owned by a different EtcdMember", member.name()));
+                let name = member.name();
+                plan.complain(format!("Pod {name} is not owned by EtcdMember {name}; delete or rename it"));
             }
             // T4: it never runs again. What a memory-backed member had is gone with it, and healing deals with that.
             Some(found)
@@ -389,5 +395,20 @@ mod tests {
         member.etcd = None;
         world.view.etcd.membership = None;
         assert!(matches!(&world.plan().actions[..], [Action::CreatePod(_)]));
+    }
+
+    #[test]
+    fn t25_a_pod_and_a_claim_that_lost_their_owner_get_it_back_if_they_are_on_record() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let member = world.member(0);
+        member.pod.as_mut().unwrap().metadata.owner_references = None;
+        member.volume.as_mut().unwrap().metadata.owner_references = None;
+        let done = world.settle();
+        assert!(matches!(&done[..], [Action::AdoptVolume { .. }, Action::AdoptPod { .. }]), "{done:?}");
+        let member = world.member(0);
+        member.pod.as_mut().unwrap().metadata.owner_references = None;
+        member.pod.as_mut().unwrap().metadata.uid = Some("another".into());
+        assert_eq!(world.plan().actions, [], "a stranger's stays a stranger's");
+        assert!(world.plan().complaint.unwrap().contains("not owned by EtcdMember"));
     }
 }

@@ -42,19 +42,29 @@ impl Restraint {
         (!left.is_zero()).then_some(left)
     }
 
+    /// Notes that the API server refused a step. It is tried again in its own time, however often others are taken.
+    pub fn refused(&mut self, action: &Action, now: Duration) {
+        self.note(action, now);
+    }
+
     /// Notes that a step was taken. Returns what to tell about it, at the moment it begins to be held back.
     pub fn done(&mut self, action: &Action, now: Duration) -> Option<String> {
-        let deed = action.deed()?;
-        self.deeds.retain(|_, repeated| now.saturating_sub(repeated.last) < FORGOTTEN);
-        let repeated = self.deeds.entry(deed.clone()).or_insert(Repeated { times: 0, last: now });
-        repeated.times += 1;
-        repeated.last = now;
-        (repeated.times == FREE).then(|| {
+        let (deed, times) = self.note(action, now)?;
+        (times == FREE).then(|| {
             format!(
                 "the same step was taken {FREE} times within minutes, so it is undone by somebody or does not help; it is \
                  tried less often from now on: {deed}"
             )
         })
+    }
+
+    fn note(&mut self, action: &Action, now: Duration) -> Option<(String, u32)> {
+        let deed = action.deed()?;
+        self.deeds.retain(|_, repeated| now.saturating_sub(repeated.last) < FORGOTTEN);
+        let repeated = self.deeds.entry(deed.clone()).or_insert(Repeated { times: 0, last: now });
+        repeated.times += 1;
+        repeated.last = now;
+        Some((deed, repeated.times))
     }
 }
 

@@ -74,14 +74,19 @@ fn of(target: &ObservedSpec) -> String {
 fn reconciled(scene: &Scene<'_>, observed: &ObservedSpec) -> String {
     let running: BTreeSet<_> = scene.running().filter_map(|m| m.status.version.as_deref()).collect();
     let other: Vec<_> = running.into_iter().filter(|version| *version != observed.version).collect();
-    if other.is_empty() {
+    let doubts = scene.cluster.spec.doubts();
+    let mut parts = vec![];
+    if !other.is_empty() {
+        let (running, wanted) = (other.join(" and "), &observed.version);
+        parts.push(format!(
+            "members run etcd {running}, and spec.version {wanted} counts for new members only"
+        ));
+    }
+    parts.extend(doubts);
+    if parts.is_empty() {
         return "actual state matches status.observed".to_owned();
     }
-    format!(
-        "as many members as wanted are ready; they run etcd {}, and spec.version {} counts for new members only",
-        other.join(" and "),
-        observed.version
-    )
+    format!("as many members as wanted are ready; {}", parts.join("; "))
 }
 
 /// Reached: as many members as wanted, all of them ready voters; or all of them asleep.

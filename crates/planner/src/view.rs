@@ -12,7 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Resource, ResourceExt};
 
 use crate::identity::{self, Conflict, Identity};
-use crate::{Sightings, member_status, split};
+use crate::{Sightings, command, member_status, split};
+
+/// A Pod that ends takes about its grace period; beyond that it is asked whether it still serves.
+const LINGERS: SignedDuration = SignedDuration::from_secs(10);
 
 /// One cluster and all that belongs to it, read at one moment.
 #[derive(Clone, Debug, Default)]
@@ -211,6 +214,12 @@ impl MemberView {
         self.member.status.as_ref().is_some_and(|s| s.member_id.is_some())
     }
 
+    /// A seed whose Pod was told that its cluster has formed. Kept beside the record, so that it outlives it (T26).
+    pub(crate) fn is_settled_seed(&self) -> bool {
+        let settled = |pod: &Pod| self.owns(&pod.metadata) && command::is_settled(pod);
+        self.member.spec.bootstrap && self.pod.as_ref().is_some_and(settled)
+    }
+
     pub fn is_memory(&self) -> bool {
         self.member.spec.storage.medium.is_memory()
     }
@@ -225,9 +234,35 @@ impl MemberView {
         self.pod.as_ref().filter(|p| p.metadata.deletion_timestamp.is_none() && self.owns(&p.metadata))
     }
 
-    /// Whether an object of the member's name is really its own (H14, H15).
+    /// The owners that an object of the member's own should have, if it has none that controls it: somebody has taken the
+    /// owner off, or brought it back from a backup without. What a user orphans on purpose by deleting the member stays so.
+    pub(crate) fn disowned(&self, metadata: &ObjectMeta) -> Option<Vec<OwnerReference>> {
+        let leaves = self.is_deleting() || metadata.deletion_timestamp.is_some();
+        if controller_uid(metadata).is_some() || leaves || !self.has_on_record(metadata) {
+            return None;
+        }
+        let present = metadata.owner_references.clone().unwrap_or_default();
+        Some(present.into_iter().chain(controlled_by(&self.member)?).collect())
+    }
+
+    /// A Pod that should have ended long ago: whether it really has is asked, because one that answers serves.
+    pub fn lingering_pod(&self) -> Option<&Pod> {
+        let lingers = self.ends_for_longer_than(LINGERS);
+        self.pod.as_ref().filter(|p| lingers && self.owns(&p.metadata))
+    }
+
+    /// Whether an object of the member's name is really its own (H14, H15): by its owner, or, if somebody has taken that
+    /// off, because the member has this very object on record.
     pub(crate) fn owns(&self, metadata: &ObjectMeta) -> bool {
-        !self.uid().is_empty() && controller_uid(metadata) == Some(self.uid())
+        match controller_uid(metadata) {
+            Some(owner) => !self.uid().is_empty() && owner == self.uid(),
+            None => self.has_on_record(metadata),
+        }
+    }
+
+    fn has_on_record(&self, metadata: &ObjectMeta) -> bool {
+        let recorded = self.member.status.iter().flat_map(|s| [&s.pod_uid, &s.pvc_uid]).flatten();
+        recorded.into_iter().any(|uid| metadata.uid.as_ref() == Some(uid))
     }
 }
 
@@ -294,7 +329,7 @@ impl<'a> Scene<'a> {
     pub fn is_formed(&self) -> bool {
         self.cluster_id().is_some()
             || self.identity.cluster_id.is_some()
-            || self.members.iter().any(|m| m.has_joined())
+            || self.members.iter().any(|m| m.has_joined() || m.is_settled_seed())
     }
 
     /// Whether a member has certainly never had data: it is not on record as having joined, and etcd, which has to answer

@@ -22,12 +22,15 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             None if !scene.is_newcomer(member) => {}
             None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
             // H15: mounting a stranger's volume could mix two clusters' data.
-            Some(found) if !member.owns(&found.metadata) => {
-                plan.complain(format!(
-                    "PersistentVolumeClaim {name} is not owned by EtcdMember {}; delete or rename it",
-                    member.name()
-                ));
+            Some(found) if member.disowned(&found.metadata).is_some() => {
+                let uid = found.metadata.uid.clone().unwrap_or_default();
+                let owners = member.disowned(&found.metadata).unwrap_or_default();
+                plan.act(Action::AdoptVolume { name, uid, owners });
             }
+            Some(found) if !member.owns(&found.metadata) => plan.complain(format!(
+                "PersistentVolumeClaim {name} is not owned by EtcdMember {}; delete or rename it",
+                member.name()
+            )),
             Some(found) if found.metadata.deletion_timestamp.is_some() && member.living_pod().is_some() => {
                 plan.complain(format!(
                     "PersistentVolumeClaim {name} is being deleted, and its data goes when Pod {} ends; have the member \

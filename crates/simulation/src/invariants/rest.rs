@@ -103,6 +103,16 @@ fn is_ownerless(object: &Value) -> bool {
     object["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty)
 }
 
+/// Whether a user left a Pod or a claim behind whose member is gone: the operator says so, and leaves it alone.
+fn is_littered(world: &World, cluster: &str) -> bool {
+    let unowned =
+        |o: &Arc<Value>, member: &str| is_ownerless(o) && world.object(ETCD_MEMBER, member).is_none();
+    belongings(world, POD, cluster).iter().any(|p| unowned(p, &name_of(p)))
+        || belongings(world, CLAIM, cluster)
+            .iter()
+            .any(|c| name_of(c).strip_prefix("data-").is_some_and(|member| unowned(c, member)))
+}
+
 /// Pods of a cluster, without those whose member a user deleted and told them to stay.
 fn own_pods(world: &World, cluster: &str) -> Vec<Arc<Value>> {
     let mut pods = belongings(world, POD, cluster);
@@ -128,7 +138,11 @@ fn paused(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
 fn running(world: &World, name: &str, cluster: &Value, wanted: usize) -> Result<(), String> {
     expect(cluster, conditions::AVAILABLE, "True", reason::QUORUM_HEALTHY)?;
     expect(cluster, conditions::PROGRESSING, "False", reason::RECONCILED)?;
-    expect(cluster, conditions::DEGRADED, "False", reason::QUORUM_HEALTHY)?;
+    if is_littered(world, name) {
+        expect(cluster, conditions::DEGRADED, "True", reason::BLOCKED)?;
+    } else {
+        expect(cluster, conditions::DEGRADED, "False", reason::QUORUM_HEALTHY)?;
+    }
     if cluster["status"]["observed"]["replicas"] != cluster["spec"]["replicas"]
         || cluster["status"]["observed"]["version"] != cluster["spec"]["version"]
     {
@@ -217,18 +231,16 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     }
     // Nothing is made over what somebody left behind and nobody stands for.
     let waits = condition(cluster, conditions::PROGRESSING)?.1 == "WaitingForLeftovers";
-    let alone = |o: &Arc<Value>, member: &str| is_ownerless(o) && world.object(ETCD_MEMBER, member).is_none();
-    let left = belongings(world, POD, &name).iter().any(|p| alone(p, &name_of(p)))
-        || belongings(world, CLAIM, &name)
-            .iter()
-            .any(|c| name_of(c).strip_prefix("data-").is_some_and(|member| alone(c, member)));
     if waits {
-        return left.then_some(());
+        return is_littered(world, &name).then_some(());
     }
     let lost = world.disks.values().any(|d| d.unreachable);
     // A seed whose volume was spoilt, or is where nobody can get at it, before anybody knew that it had formed anything.
     if because == reason::BOOTSTRAP_FAILED {
-        return (lost || world.disks.values().any(|d| d.spoilt)).then_some(());
+        let disowned = [POD, CLAIM]
+            .into_iter()
+            .any(|kind| belongings(world, kind, &name_of(cluster)).iter().any(|object| is_ownerless(object)));
+        return (lost || disowned || world.disks.values().any(|d| d.spoilt)).then_some(());
     }
     let known = world.etcd_cluster(&uid_of(cluster));
     let id = known.or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())?;

@@ -205,7 +205,7 @@ pub(super) fn heals_a_server(view: &ClusterView, plan: &mut Plan) {
         let containers = m.living_pod().and_then(|p| p.status.as_ref()?.container_statuses.as_ref());
         containers.is_some_and(|all| all.iter().any(|c| c.restart_count >= 5))
     };
-    give_up(view, plan, often, "was restarted too often");
+    give_up(view, plan, often, Loss::CrashLoop { restarts: 5 });
 }
 
 pub(super) fn gives_up_the_homeless(view: &ClusterView, plan: &mut Plan) {
@@ -213,18 +213,18 @@ pub(super) fn gives_up_the_homeless(view: &ClusterView, plan: &mut Plan) {
         let conditions = m.living_pod().and_then(|p| p.status.as_ref()?.conditions.as_ref());
         conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "PodScheduled" && c.status == "False"))
     };
-    give_up(view, plan, homeless, "has a Pod that no node can run");
+    give_up(view, plan, homeless, Loss::NoNode);
 }
 
 /// Deletes one member as broken, as long as somebody else is there.
-fn give_up(view: &ClusterView, plan: &mut Plan, broken: impl Fn(&MemberView) -> bool, why: &str) {
+fn give_up(view: &ClusterView, plan: &mut Plan, broken: impl Fn(&MemberView) -> bool, loss: Loss) {
     let leaving = view.members.iter().any(MemberView::is_deleting);
     if view.etcd.membership.is_none() || leaving || view.members.len() < 3 || view.living_cluster().is_none()
     {
         return;
     }
     if let Some(member) = view.members.iter().find(|m| m.has_joined() && broken(m)) {
-        plan.actions.push(delete(member, Leaving::Broken(why.to_owned())));
+        plan.actions.push(delete(member, Leaving::Broken(loss)));
     }
 }
 

@@ -84,6 +84,12 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
             name.clone(),
             json!({ "metadata": { "uid": uid, "ownerReferences": owners } }),
         ),
+        Action::AdoptPod { name, uid, owners } => {
+            Call::Patch(POD, name.clone(), json!({ "metadata": { "uid": uid, "ownerReferences": owners } }))
+        }
+        Action::AdoptVolume { name, uid, owners } => {
+            Call::Patch(CLAIM, name.clone(), json!({ "metadata": { "uid": uid, "ownerReferences": owners } }))
+        }
         Action::AdoptMember { name, uid, owners } => {
             let metadata =
                 json!({ "uid": uid, "resourceVersion": version(view, name), "ownerReferences": owners });

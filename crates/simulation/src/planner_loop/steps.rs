@@ -92,7 +92,11 @@ impl Simulation {
         }
         let quorum_at = operator.workers.get(key).and_then(|w| w.memory.quorum_at);
         let entropy = self.world.rng.random();
-        Some(Pass::begin(self.world.now, key, entry, quorum_at, settings, entropy))
+        let now = std::time::Duration::from_millis(self.world.now);
+        let mut pass = Pass::begin(self.world.now, key, entry, quorum_at, settings, entropy);
+        let operator = self.operators.get_mut(&id)?;
+        operator.workers.entry(key.clone()).or_default().memory.watchman.look(&mut pass.view, now);
+        Some(pass)
     }
 
     fn go_on(&mut self, id: usize, pass: &mut Pass) -> Next {
@@ -393,19 +397,29 @@ impl Simulation {
         self.world.note(|_| format!("  {action}: not done, {stop:?}"));
         pass.looked = 0;
         match &stop {
-            Stop::Refused(why) => drop(pass.refused.insert(why.clone(), why.clone())),
+            Stop::Refused(why) => {
+                drop(pass.refused.insert(why.clone(), why.clone()));
+                self.note_refusal(pass, action);
+            }
             Stop::Failed(Failure::Api(error)) => {
                 let object = act::made(action).map_or_else(
                     || action.to_string(),
                     |(kind, meta)| format!("{} {}", kind.kind, meta.name.clone().unwrap_or_default()),
                 );
                 drop(pass.refused.insert(object, error.to_string()));
+                self.note_refusal(pass, action);
             }
             _ => {}
         }
         pass.failed.push(action.clone());
         pass.stop.get_or_insert(stop);
         pass.phase = Phase::Act(index + 1);
+    }
+
+    fn note_refusal(&mut self, pass: &Pass, action: &Action) {
+        let now = std::time::Duration::from_millis(self.world.now);
+        let Some(operator) = self.leader.and_then(|id| self.operators.get_mut(&id)) else { return };
+        operator.workers.entry(key(&pass.view.name)).or_default().memory.restraint.refused(action, now);
     }
 
     fn take_out(&mut self, id: usize, cluster: &str, kind: crate::apiserver::Kind, name: &str, uid: &str) {

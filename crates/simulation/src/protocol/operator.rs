@@ -300,6 +300,8 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::AdoptMember { .. }
         | Action::AdoptService { .. }
         | Action::AdoptBudget { .. }
+        | Action::AdoptPod { .. }
+        | Action::AdoptVolume { .. }
         | Action::SetDormant { .. }
         | Action::GuardMember { .. }
         | Action::LabelPod { .. }
