@@ -53,7 +53,7 @@ fn usual() -> Temper {
 }
 
 fn wish(name: &str, replicas: i32, version: &'static str, at: Millis) -> Wish {
-    Wish { name: name.to_owned(), replicas, memory: false, version, at, predecessor: false }
+    Wish { name: name.to_owned(), replicas, memory: false, version, at, predecessor: false, too_much: false }
 }
 
 fn day(

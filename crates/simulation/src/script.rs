@@ -63,6 +63,8 @@ pub struct Wish {
     pub at: Millis,
     /// Its first Pods are such as the Go operator made: with fixed flags and without annotations.
     pub predecessor: bool,
+    /// It asks for more than any node has.
+    pub too_much: bool,
 }
 
 /// An incident and its moment.
@@ -278,6 +280,8 @@ pub enum Edit {
     Resources,
     Options,
     Deadline,
+    /// More than any node has. The user notices in the end.
+    TooMuch,
 }
 
 /// How an object's dependents go with it.
@@ -378,6 +382,7 @@ fn wishes(rng: &mut StdRng) -> Vec<Wish> {
                 version: one_of(rng, &["3.6.16", "3.6.16", "3.6.16", "3.5.35"]),
                 at: rng.random_range(0..2000),
                 predecessor: rng.random_bool(0.2),
+                too_much: rng.random_bool(0.03),
             }
         })
         .collect()
@@ -421,7 +426,10 @@ impl Incident {
             0..17 => Self::Scale { cluster, replicas: one_of(rng, &[0, 1, 1, 2, 3, 3, 3, 4, 5, 5]) },
             17..21 => Self::Edit {
                 cluster,
-                what: one_of(rng, &[Edit::Version, Edit::Resources, Edit::Options, Edit::Deadline]),
+                what: one_of(
+                    rng,
+                    &[Edit::Version, Edit::Resources, Edit::Options, Edit::Deadline, Edit::TooMuch],
+                ),
             },
             21..24 => Self::DeleteCluster {
                 cluster,

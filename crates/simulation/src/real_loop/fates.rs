@@ -1,10 +1,12 @@
 //! What happens to the operator's requests to the API server on their way: the script's faults.
 
 use super::Stage;
+use crate::apiserver::Sub;
 use crate::apiserver::http::{Call, Fate as Way, Hook, Silence, Verb};
 use crate::apiserver::kind::EVENT;
-use crate::script::{Fate, SECOND};
+use crate::script::{self, Fate, SECOND};
 use crate::world::Order;
+use crate::world::control::Admission;
 
 /// The operator gives up after that.
 const API_LIMIT: u64 = 10 * SECOND;
@@ -28,6 +30,18 @@ impl Hook for Fates {
         if call.verb.is_write() {
             let what = format!("  {:?} {} {}", call.verb, call.kind.kind, call.name.unwrap_or_default());
             world.note(|_| what);
+        }
+        let verb = match (call.verb, call.sub) {
+            (Verb::Create, _) => Some(script::Verb::Create),
+            (Verb::Patch, None) => Some(script::Verb::Patch),
+            (Verb::Update | Verb::Patch, Some(Sub::Status)) => Some(script::Verb::Status),
+            (Verb::Delete, _) => Some(script::Verb::Delete),
+            _ => None,
+        };
+        if let Some(verb) = verb
+            && let Admission::Refused(error) = world.admit(call.kind, verb, call.name.unwrap_or_default())
+        {
+            return Way::refused(error);
         }
         match world.fate() {
             None => Way::delayed(usual),

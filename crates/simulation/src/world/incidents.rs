@@ -10,7 +10,21 @@ use crate::apiserver::Sub;
 use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
 use crate::script::{Edit, Incident, Propagation, SECOND};
 
+/// More than any node has.
+pub(super) const TOO_MUCH: &str = "640";
+
 impl World {
+    /// Users who have asked for too much ask for less.
+    pub(super) fn ask_for_less(&mut self) {
+        for cluster in self.objects(ETCD_CLUSTER) {
+            if cluster["spec"]["resources"]["requests"]["cpu"] == json!(TOO_MUCH) {
+                let less = json!({ "spec": { "resources": { "requests": { "cpu": "100m" } } } });
+                self.patch_object(ETCD_CLUSTER, &name_of(&cluster), &less);
+            }
+        }
+        self.wishes.iter_mut().for_each(|wish| wish.too_much = false);
+    }
+
     pub(super) fn incident(&mut self, index: usize) {
         let Some(incident) = self.script.incidents.get(index).map(|t| t.incident.clone()) else { return };
         self.note(|_| format!("INCIDENT {incident:?}"));
@@ -117,11 +131,14 @@ impl World {
         let medium = if wish.memory { "Memory" } else { "" };
         let storage =
             if wish.memory { json!({ "medium": medium, "size": "64Mi" }) } else { json!({ "size": "1Gi" }) };
-        let object = json!({
+        let mut object = json!({
             "apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
             "metadata": { "name": wish.name, "namespace": namespace(&wish.name) },
             "spec": { "replicas": wish.replicas, "version": wish.version, "storage": storage },
         });
+        if wish.too_much {
+            object["spec"]["resources"] = json!({ "requests": { "cpu": TOO_MUCH } });
+        }
         self.note(|_| format!("a user creates cluster {} with {} members", wish.name, wish.replicas));
         let now = self.now;
         let api = self.api.clone();
@@ -164,6 +181,7 @@ impl World {
             Edit::Resources => {
                 json!({ "resources": { "requests": { "cpu": format!("{}m", 100 + serial % 50) } } })
             }
+            Edit::TooMuch => json!({ "resources": { "requests": { "cpu": TOO_MUCH } } }),
             Edit::Options => json!({ "options": { "snapshotCount": 1000 + serial % 1000 } }),
             Edit::Deadline => json!({ "progressDeadlineSeconds": 30 + serial % 600 }),
         };

@@ -40,6 +40,8 @@ pub struct PodRun {
     pub uid: String,
     pub name: String,
     pub cluster: String,
+    /// It asks for more than any node has.
+    pub too_much: bool,
     /// The claim it mounts; none for memory.
     pub claim: Option<String>,
     pub command: Vec<String>,
@@ -85,6 +87,10 @@ impl PodRun {
             uid: pod.metadata.uid.clone()?,
             name: pod.metadata.name.clone()?,
             cluster: labels.and_then(|l| l.get(api::labels::CLUSTER)).cloned().unwrap_or_default(),
+            too_much: container
+                .resources
+                .as_ref()
+                .is_some_and(|r| r.requests.iter().flatten().any(|(_, q)| q.0 == super::incidents::TOO_MUCH)),
             claim: claim.map(|c| c.claim_name.clone()),
             command: container.command.clone().unwrap_or_default(),
             version: version(container.image.as_deref().unwrap_or_default()),
@@ -184,12 +190,15 @@ impl World {
         let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Waiting && !p.object_gone) else {
             return;
         };
-        let claim = pod.claim.clone();
+        let (claim, too_much) = (pod.claim.clone(), pod.too_much);
         let again = |world: &mut Self| {
             world.mark_unschedulable(uid);
             let at = world.now + 2 * SECOND;
             world.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Schedule));
         };
+        if too_much {
+            return again(self);
+        }
         let mut bound_to = None;
         let mut disk = DiskId(uid.to_owned());
         if let Some(claim) = &claim {

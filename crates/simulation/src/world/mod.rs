@@ -251,6 +251,7 @@ impl World {
         self.control = control::Control::default();
         self.calm_nodes();
         self.relabel_all();
+        self.ask_for_less();
         self.make_room();
         self.orders.push_back(Order::Calm);
     }
