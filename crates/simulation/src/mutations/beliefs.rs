@@ -78,9 +78,9 @@ pub(super) fn no_orphans(view: &mut ClusterView) {
     }
 }
 
-/// What the status does not say has not happened.
+/// What the status does not say has not happened, however many members there are.
 pub(super) fn nothing_without_status(view: &mut ClusterView) {
-    if view.living_cluster().is_some() && view.etcd_cluster().is_none() {
+    if view.living_cluster().is_some() && view.etcd_cluster().is_none() && view.members.len() > 1 {
         view.members.iter_mut().for_each(forget_joining);
         view.etcd.membership = None;
     }

@@ -419,7 +419,8 @@ impl World {
         if words.contains("unequal")
             && undisturbed
             && looked_after
-            && let Some(pod) = self.pods.get_mut(uid)
+            // A list in fixed flags is its maker's, and nobody can change it.
+            && let Some(pod) = self.pods.get_mut(uid).filter(|pod| !pod.has_fixed_flags())
         {
             pod.refused += 1;
             if pod.refused == 1 {
