@@ -136,6 +136,8 @@ impl Audit {
     /// A leader commits up to `index`.
     pub fn commit(&mut self, now: Millis, data: &Data, index: u64) {
         if data.impostor {
+            let split = Split { at: now, cluster: data.cluster, index };
+            self.splits.entry(data.cluster).or_insert(split);
             return;
         }
         let history = self.committed.entry(data.cluster).or_default();

@@ -29,7 +29,8 @@ fn a_seed_that_is_formed_again_beside_its_cluster_splits_it() {
     assert_eq!(world.put("a").1, PutResult::Acknowledged);
     assert_eq!(world.put("b").1, PutResult::Acknowledged);
     let cluster = world.etcds.clusters().next().unwrap();
-    assert_eq!(world.etcds.leaders(cluster).len(), 2);
+    assert_eq!(world.etcds.leaders(cluster).len(), 1, "an impostor leads nobody");
+    assert!(world.etcds.formations().last().is_some_and(|f| f.impostor));
     assert_eq!(world.etcds.splits().count(), 1);
     assert_eq!(world.etcds.formed_again().count(), 1);
 }
