@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::time::{Instant, sleep, timeout};
 
 /// For what takes seconds on an idle machine. Limits are generous: they end a test that is lost, they measure nothing.
@@ -33,4 +33,18 @@ pub async fn wait_for<T>(
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Asks again and again for that long, and fails as soon as the condition does not hold: for what must not happen.
+pub async fn holds_for(
+    what: &str,
+    time: Duration,
+    mut condition: impl AsyncFnMut() -> Result<()>,
+) -> Result<()> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        condition().await.with_context(|| format!("it does not hold that {what}"))?;
+        sleep(PAUSE).await;
+    }
+    Ok(())
 }

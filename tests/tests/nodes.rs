@@ -3,6 +3,9 @@
 //! A node is everybody's, so these tests run one after the other, and not beside those of other files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -11,11 +14,12 @@ use e2e::command::run;
 use e2e::lab::{Fault, Outage, nodes};
 use e2e::manager::{Leave, Manager};
 use e2e::{
-    Arena, Cluster, Diary, Keys, LONG, SHORT, arena, condition, connect, on_volumes, operator, wait_for,
+    Arena, Cluster, Diary, Keys, LONG, SHORT, arena, condition, connect, holds_for, on_volumes, operator,
+    uids, wait_for,
 };
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -128,6 +132,109 @@ async fn a_member_on_a_node_that_is_gone_for_good_is_replaced() -> Result<()> {
         leave.end(&client).await
     })
     .await
+}
+
+#[tokio::test]
+async fn t27_a_member_without_room_on_a_volume_that_can_move_is_waited_for() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    let client = connect().await?;
+    let all = nodes(&client, 3).await?;
+    arena(async |arena: Arena| {
+        let leave = Leave::begin(&client).await?;
+        let operator = Manager::start("impatient", None, &["--lost-member-timeout=5"])?;
+        operator.leads(&client).await?;
+        let volumes = Movable::offer(&arena, 4).await?;
+        let mut spec = on_volumes(3);
+        spec.storage.storage_class_name = Some(volumes.class.clone());
+        let cluster = arena.create("my-etcd", spec).await?;
+        cluster.settled(3).await?;
+        let before = cluster.identity().await?;
+        let waiting = cluster.pods().await?.last().context("three Pods")?.name_any();
+        let keys = Keys::start(&cluster).await?;
+
+        // No room anywhere, for a while.
+        let cordons = Cordons(all.clone());
+        for node in &all {
+            run("kubectl", &["cordon", node]).await?;
+        }
+        arena.api::<Pod>().delete(&waiting, &DeleteParams::default()).await?;
+        let pod = arena.api::<Pod>();
+        wait_for("the Pod to fit nowhere", LONG, async || {
+            let conditions = pod.get(&waiting).await?.status.unwrap_or_default().conditions;
+            let mut conditions = conditions.into_iter().flatten();
+            ensure!(conditions.any(|c| c.reason.as_deref() == Some("Unschedulable")), "it is not that far");
+            Ok(())
+        })
+        .await?;
+        holds_for("the member is kept", Duration::from_secs(30), async || {
+            let now = cluster.members().await?;
+            let leaving = now.iter().any(|m| m.metadata.deletion_timestamp.is_some());
+            ensure!(uids(&now) == before.members && !leaving, "the members are {:?}", uids(&now));
+            Ok(())
+        })
+        .await?;
+        keys.advance().await?;
+
+        drop(cordons);
+        cluster.settled(3).await?;
+        let after = cluster.identity().await?;
+        assert_eq!((after.members, after.claims), (before.members, before.claims), "the same members");
+        keys.all_there().await?;
+        // While its volumes are still there.
+        cluster.delete(&DeleteParams::default()).await?;
+        wait_for("the claims to go", LONG, async || {
+            ensure!(cluster.claims().await?.is_empty(), "they are still there");
+            Ok(())
+        })
+        .await?;
+        operator.kill().await?;
+        leave.end(&client).await
+    })
+    .await
+}
+
+/// Volumes that can be used from every node: directories of the machine that all nodes are on. Gone with this.
+struct Movable {
+    class: String,
+    directories: Vec<PathBuf>,
+}
+
+impl Movable {
+    async fn offer(arena: &Arena, count: usize) -> Result<Self> {
+        let mut offer = Self { class: arena.namespace.clone(), directories: vec![] };
+        for number in 0..count {
+            let directory = std::env::temp_dir().join(format!("{}-{number}", offer.class));
+            std::fs::create_dir(&directory)?;
+            offer.directories.push(directory.clone());
+            // etcd does not run as root, and nobody gives it a directory of the host.
+            std::fs::set_permissions(&directory, Permissions::from_mode(0o777))?;
+            let volume = json!({
+                "metadata": {"name": format!("{}-{number}", offer.class)},
+                "spec": {
+                    "capacity": {"storage": "1Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "storageClassName": offer.class,
+                    "hostPath": {"path": directory},
+                },
+            });
+            let volumes: Api<PersistentVolume> = Api::all(arena.client.clone());
+            volumes.create(&PostParams::default(), &serde_json::from_value(volume)?).await?;
+        }
+        Ok(offer)
+    }
+}
+
+impl Drop for Movable {
+    fn drop(&mut self) {
+        for (number, directory) in self.directories.iter().enumerate() {
+            let volume = format!("{}-{number}", self.class);
+            let _ = std::process::Command::new("kubectl")
+                .args(["delete", "pv", &volume, "--wait=false", "--ignore-not-found"])
+                .output();
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use e2e::manager::Leave;
 use e2e::{Arena, Cluster, Keys, LONG, arena, in_memory, on_volumes, operator, wait_for};
 use kube::ResourceExt;
 use tokio::sync::Mutex;
@@ -89,6 +90,28 @@ async fn a_member_that_was_leaving_still_leaves_when_the_operator_dies() -> Resu
         cluster.settled(3).await?;
         keys.all_there().await?;
         cluster.has_only_voters(3).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn t26_a_status_that_is_lost_while_the_operator_is_away_is_found_again() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", in_memory(3)).await?;
+        let before = cluster.settled(3).await?.status.unwrap_or_default();
+        let left = cluster.identity().await?;
+        let keys = Keys::start(&cluster).await?;
+        // Nobody remembers anything.
+        let leave = Leave::begin(&arena.client).await?;
+        cluster.forget_status().await?;
+        leave.end(&arena.client).await?;
+        let after = cluster.settled(3).await?.status.unwrap_or_default();
+        assert_eq!((after.cluster_id, after.cluster_token), (before.cluster_id, before.cluster_token));
+        assert_eq!(cluster.identity().await?, left, "nothing was made, restarted or lost");
+        keys.advance().await?;
+        keys.all_there().await?;
+        Ok(())
     })
     .await
 }

@@ -6,9 +6,8 @@ use anyhow::{Context, Result, ensure};
 use api::{EtcdCluster, EtcdClusterSpec, ids, labels};
 use e2e::{Arena, Cluster, SHORT, arena, condition, in_memory, on_volumes, unique, wait_for};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 #[tokio::test]
@@ -21,7 +20,7 @@ async fn three_members_on_volumes_form_one_cluster() -> Result<()> {
         every_pod_is_labelled_as_a_voter(&cluster).await?;
         every_member_has_a_volume_of(&cluster, "1Gi").await?;
         services_are_as_promised(&cluster).await?;
-        client_service_leads_to_exactly_the_members(&cluster).await?;
+        cluster.is_served_by_its_members().await?;
         what_one_member_stores_the_others_have(&cluster).await
     })
     .await
@@ -40,7 +39,7 @@ async fn a_cluster_in_memory_forms_and_grows_from_one_to_three() -> Result<()> {
         status_agrees_with_etcd(&cluster, &grown, 3).await?;
         exactly_one_member_is_the_seed(&cluster).await?;
         every_pod_is_labelled_as_a_voter(&cluster).await?;
-        client_service_leads_to_exactly_the_members(&cluster).await?;
+        cluster.is_served_by_its_members().await?;
         what_one_member_stores_the_others_have(&cluster).await?;
         for voter in cluster.voters().await? {
             assert_eq!(voter.get("before").await?.as_deref(), Some("growth"), "through {}", voter.member);
@@ -191,22 +190,6 @@ async fn services_are_as_promised(cluster: &Cluster) -> Result<()> {
     let role = (labels::ROLE.to_owned(), labels::VOTER.to_owned());
     assert_eq!(spec.selector, Some([cluster_label, role].into()));
     Ok(())
-}
-
-async fn client_service_leads_to_exactly_the_members(cluster: &Cluster) -> Result<()> {
-    let pods = cluster.pods().await?;
-    let expected: BTreeSet<_> = pods.iter().filter_map(|p| p.status.as_ref()?.pod_ip.clone()).collect();
-    let of_client = format!("kubernetes.io/service-name={}-client", cluster.name);
-    wait_for("the client Service to lead to every member", SHORT, async || {
-        let slices =
-            cluster.arena.api::<EndpointSlice>().list(&ListParams::default().labels(&of_client)).await?;
-        let endpoints = slices.items.into_iter().flat_map(|slice| slice.endpoints.unwrap_or_default());
-        let ready = endpoints.filter(|e| e.conditions.as_ref().is_some_and(|c| c.ready == Some(true)));
-        let found: BTreeSet<_> = ready.flat_map(|e| e.addresses).collect();
-        ensure!(found == expected, "it leads to {found:?}, the Pods are {expected:?}");
-        Ok(())
-    })
-    .await
 }
 
 async fn what_one_member_stores_the_others_have(cluster: &Cluster) -> Result<()> {

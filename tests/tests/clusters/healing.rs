@@ -203,3 +203,38 @@ async fn replaced(cluster: &Cluster, member: &str) -> Result<()> {
     cluster.settled(3).await?;
     cluster.has_only_voters(3).await
 }
+
+#[tokio::test]
+async fn t27_a_member_that_serves_again_after_each_of_five_kills_is_kept() -> Result<()> {
+    arena(async |arena: Arena| {
+        let cluster = arena.create("my-etcd", on_volumes(3)).await?;
+        cluster.settled(3).await?;
+        cluster.voters().await?[0].put("before", "the kills").await?;
+        let before = cluster.identity().await?;
+        let victim = newest(&cluster).await?;
+        let keys = Keys::start(&cluster).await?;
+        for kill in 1..=5 {
+            lab::kill_container(&arena.namespace, &victim, "etcd").await?;
+            wait_for(&format!("{victim} to serve again after kill {kill}"), LONG, async || {
+                let member = arena.api::<EtcdMember>().get_opt(&victim).await?;
+                let member = member.with_context(|| format!("{victim} was deleted"));
+                let member = member.expect("a member that serves is kept");
+                assert_eq!(member.metadata.deletion_timestamp, None, "{victim} is being deleted");
+                let pod = arena.api::<Pod>().get(&victim).await?;
+                ensure!(e2e::restarts(&pod) >= kill, "it has not been started again");
+                let doors = cluster.doors().await?;
+                let door = doors.iter().find(|door| door.member == victim).context("it is not ready")?;
+                ensure!(door.get("before").await?.as_deref() == Some("the kills"), "it has no data");
+                Ok(())
+            })
+            .await?;
+        }
+        cluster.settled(3).await?;
+        let after = cluster.identity().await?;
+        assert_eq!((after.members, after.claims), (before.members, before.claims), "nobody was replaced");
+        keys.advance().await?;
+        keys.all_there().await?;
+        Ok(())
+    })
+    .await
+}
