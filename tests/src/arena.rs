@@ -80,14 +80,25 @@ impl Arena {
     /// Waits for a warning Event that says `of`.
     pub async fn warned(&self, of: &str) -> Result<()> {
         wait_for(&format!("a warning that says: {of}"), LONG, async || {
-            let events = self.list::<Event>().await?;
-            let warning = events.iter().find(|e| {
-                let says = e.message.as_ref().is_some_and(|m| m.contains(of));
-                says && e.type_.as_deref() == Some("Warning")
-            });
-            warning.map(drop).with_context(|| format!("there are {} others", events.len()))
+            let warnings = self.warnings().await?;
+            ensure!(warnings.iter().any(|w| w.contains(of)), "there are others: {warnings:#?}");
+            Ok(())
         })
         .await
+    }
+
+    /// Reason and message of every warning Event about what the operator is responsible for.
+    pub async fn warnings(&self) -> Result<Vec<String>> {
+        let mut events = self.list::<Event>().await?;
+        events.retain(|e| {
+            let ours = e.involved_object.kind.as_deref().is_some_and(|kind| kind.starts_with("Etcd"));
+            ours && e.type_.as_deref() == Some("Warning")
+        });
+        let text = |e: &Event| {
+            let (reason, message) = (e.reason.as_deref(), e.message.as_deref());
+            format!("{}: {}", reason.unwrap_or_default(), message.unwrap_or_default())
+        };
+        Ok(events.iter().map(text).collect())
     }
 
     /// Deletes every EtcdCluster and waits until nothing is left of any.

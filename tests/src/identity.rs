@@ -120,6 +120,20 @@ impl Cluster {
         Ok(answers)
     }
 
+    /// Waits until one condition or one warning contains all of these words; returns it.
+    pub async fn tells(&self, words: &[&str]) -> Result<String> {
+        wait_for(&format!("{} to tell of {}", self.name, words.join(", ")), SHORT, async || {
+            let conditions = self.status().await?.conditions;
+            let said =
+                conditions.iter().map(|c| format!("{}={}/{}: {}", c.type_, c.status, c.reason, c.message));
+            let mut said: Vec<_> = said.collect();
+            said.extend(self.arena.warnings().await?);
+            let found = said.iter().find(|text| words.iter().all(|word| text.contains(word)));
+            Ok(found.with_context(|| format!("it says only {said:#?}"))?.clone())
+        })
+        .await
+    }
+
     /// Waits until the message of a condition contains all of these words; returns the message.
     pub async fn explains(&self, condition_type: &str, words: &[&str]) -> Result<String> {
         let what = format!("{condition_type} of {} to say {}", self.name, words.join(", "));

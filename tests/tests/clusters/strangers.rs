@@ -24,7 +24,7 @@ async fn t21_a_service_of_somebody_else_is_reported_and_not_taken() -> Result<()
         });
         let theirs = services.create(&PostParams::default(), &serde_json::from_value(theirs)?).await?;
         let cluster = arena.create("my-etcd", in_memory(1)).await?;
-        arena.warned("Service my-etcd-client").await?;
+        cluster.tells(&["Service", "my-etcd-client"]).await?;
         let found = services.get("my-etcd-client").await?;
         assert_eq!(found.resource_version(), theirs.resource_version(), "it was not touched");
 
@@ -51,7 +51,7 @@ async fn a_budget_of_somebody_else_is_reported_and_not_taken() -> Result<()> {
         });
         let theirs = budgets.create(&PostParams::default(), &serde_json::from_value(theirs)?).await?;
         let cluster = arena.create("my-etcd", in_memory(3)).await?;
-        arena.warned("PodDisruptionBudget my-etcd").await?;
+        cluster.tells(&["PodDisruptionBudget", "my-etcd"]).await?;
         let found = budgets.get("my-etcd").await?;
         assert_eq!(found.spec, theirs.spec, "it was not touched");
 
