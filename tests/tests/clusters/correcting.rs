@@ -37,8 +37,7 @@ async fn t34_a_cluster_that_fits_no_node_is_cured_by_an_edit() -> Result<()> {
 #[tokio::test]
 async fn t34_a_learner_that_fits_no_node_is_made_anew_from_the_edited_spec() -> Result<()> {
     arena(async |arena: Arena| {
-        let spec = EtcdClusterSpec { progress_deadline_seconds: Some(20), ..in_memory(1) };
-        let cluster = arena.create("my-etcd", spec).await?;
+        let cluster = arena.create("my-etcd", in_memory(1)).await?;
         let before = cluster.settled(1).await?.status.unwrap_or_default();
         let voter = cluster.identity().await?;
         let keys = Keys::start(&cluster).await?;
