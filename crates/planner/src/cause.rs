@@ -42,7 +42,7 @@ fn pod_waits(member: &MemberView, pod: &Pod) -> Option<String> {
     }
     if let Some(condition) = unschedulable(pod) {
         let why = condition.message.as_deref().unwrap_or("no node can run it");
-        return Some(format!("Unschedulable, {}", cut(why)));
+        return Some(format!("Unschedulable, {}{}", cut(why), unbound(member, why)));
     }
     let etcd = etcd_status(pod)?;
     let waiting = etcd.state.as_ref()?.waiting.as_ref()?;
@@ -63,6 +63,21 @@ fn pod_waits(member: &MemberView, pod: &Pod) -> Option<String> {
         Some(words) => format!("{reason}{restarts}{image}, {words}"),
         None => format!("{reason}{restarts}{image}"),
     })
+}
+
+/// The claim that keeps the Pod from a node, where the scheduler says that it is a claim: it says neither which one nor
+/// from which class. Where it is something else, a claim may wait for the Pod instead.
+fn unbound(member: &MemberView, why: &str) -> String {
+    let volume = member.volume.as_ref().filter(|_| why.contains("PersistentVolumeClaim"));
+    if volume.is_none_or(|claim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())) {
+        return String::new();
+    }
+    let class = match member.member.spec.storage.storage_class_name.as_deref() {
+        None => "of the default StorageClass".to_owned(),
+        Some("") => "without a StorageClass".to_owned(),
+        Some(class) => format!("of StorageClass {class}"),
+    };
+    format!("; PersistentVolumeClaim {} {class} is not bound", names::pvc(member.name()))
 }
 
 /// What etcd said last before it died: the end of its log, which the kubelet keeps as the termination message.
@@ -87,5 +102,53 @@ fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{EtcdCluster, conditions};
+    use k8s_openapi::api::core::v1::PodCondition;
+
+    use crate::fixtures::World;
+
+    #[test]
+    fn a_pod_without_a_node_names_the_claim_that_is_not_bound() {
+        let mut cluster = EtcdCluster::test("ns", "c").replicas(1);
+        cluster.spec.storage.storage_class_name = Some("no-such-class".to_owned());
+        let mut world = World::new(cluster);
+        while world.view.members.first().is_none_or(|m| m.pod.is_none()) {
+            world.pass();
+        }
+        world.silence_etcd();
+        let member = world.member(0);
+        let claim = api::names::pvc(member.name());
+        let spec = member.volume.as_mut().unwrap().spec.get_or_insert_default();
+        spec.volume_name = None;
+        let status = member.pod.as_mut().unwrap().status.get_or_insert_default();
+        status.container_statuses = None;
+        status.conditions = Some(vec![PodCondition {
+            type_: "PodScheduled".into(),
+            status: "False".into(),
+            reason: Some("Unschedulable".into()),
+            message: Some(
+                "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.".into(),
+            ),
+            ..PodCondition::default()
+        }]);
+        let message = |world: &World| {
+            let status = world.status();
+            conditions::find(&status.conditions, conditions::PROGRESSING).unwrap().message.clone()
+        };
+        let told = message(&world);
+        for words in ["Unschedulable, 0/3 nodes", &claim, "of StorageClass no-such-class is not bound"] {
+            assert!(told.contains(words), "{told}");
+        }
+        let conditions = world.member(0).pod.as_mut().unwrap().status.as_mut().unwrap().conditions.as_mut();
+        conditions.unwrap()[0].message = Some("0/3 nodes are available: 3 Insufficient cpu.".into());
+        assert!(
+            !message(&world).contains(&claim),
+            "the claim waits for the Pod, and not the other way round"
+        );
     }
 }

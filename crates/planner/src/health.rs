@@ -71,7 +71,8 @@ fn formed(scene: &Scene<'_>, status: &mut EtcdClusterStatus, ready: usize, wante
     } else if let Some(message) = wants_credentials(scene, &count) {
         Some((reason::AUTH_REQUIRED_NOT_CONFIGURED, message))
     } else {
-        quorum_lost(scene, ready).map(|why| (reason::QUORUM_LOST, format!("{count}, quorum lost: {why}")))
+        let told = |why| format!("{count}, quorum lost: {why}{}", losses(scene));
+        quorum_lost(scene, ready).map(|why| (reason::QUORUM_LOST, told(why)))
     };
     if let Some((reason, message)) = verdict {
         set(conditions::AVAILABLE, false, reason, &message);
@@ -140,6 +141,12 @@ fn quorum_lost(scene: &Scene<'_>, ready: usize) -> Option<String> {
         Some(error) => format!("etcd does not confirm one, {error}"),
         None => "no voter could be asked".to_owned(),
     })
+}
+
+/// Whose data is gone for good, all of them by name: what a person has to know before anything else.
+fn losses(scene: &Scene<'_>) -> String {
+    let lost = scene.members.iter().filter_map(|m| Some((m.name(), healing::lost_data(m)?)));
+    lost.map(|(name, loss)| format!("; member {name} {loss}")).collect()
 }
 
 /// T12: a formed cluster of which nothing is left that holds data, and nobody serves. It is never bootstrapped over.
@@ -232,6 +239,23 @@ mod tests {
         assert_eq!(available(&world), "False/QuorumLost");
         assert_eq!(world.condition(conditions::DEGRADED), "True/QuorumLost");
         assert_eq!(world.status().ready_members, 1);
+    }
+
+    #[test]
+    fn a_lost_quorum_names_everybody_whose_volume_is_gone() {
+        let mut world = world();
+        for index in [0, 2] {
+            world.member(index).pod = None;
+            world.member(index).volume = None;
+        }
+        world.silence_etcd();
+        assert_eq!(available(&world), "False/QuorumLost");
+        let status = world.status();
+        let message = &conditions::find(&status.conditions, conditions::AVAILABLE).unwrap().message;
+        for (index, lost) in [true, false, true].into_iter().enumerate() {
+            let words = format!("member {} lost its volume", world.view.members[index].name());
+            assert_eq!(message.contains(&words), lost, "{message}");
+        }
     }
 
     #[test]
