@@ -151,7 +151,7 @@ impl Reconciler {
             }
             match self.actor.carry_out(view, action).await {
                 Ok(()) => {
-                    outcome.progressed = true;
+                    outcome.progressed |= action.is_progress();
                     self.reporter.done(key, view, action);
                     if let Some(about) = memory.restraint.done(action, self.started.elapsed()) {
                         self.reporter.complain(key, view, &about);

@@ -277,6 +277,11 @@ impl Action {
         }
     }
 
+    /// Whether the step changes anything that the next pass would see.
+    pub fn is_progress(&self) -> bool {
+        !matches!(self, Self::PersistMembership)
+    }
+
     /// What makes a step the same as an earlier one, whatever UID its object has by now; `None` for steps that are
     /// ordinary however often they are taken.
     pub fn deed(&self) -> Option<String> {

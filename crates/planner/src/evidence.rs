@@ -140,7 +140,7 @@ impl Look {
                 let ours: Vec<_> = found.iter().filter(|m| controller(m) == cluster.as_deref()).collect();
                 let running = |m: &&&Value| lives(m) && m["spec"]["dormant"] != Value::Bool(true);
                 let count = i64::try_from(ours.iter().filter(running).count()).unwrap_or(0);
-                ours.iter().all(|m| lives(m)) && count > i64::from(*replicas)
+                ours.iter().all(lives) && count > i64::from(*replicas)
             }
             Must::BeAlone { uid } => found.len() == 1 && this(uid).is_some(),
             Must::NotBelongTo { member, labels } => match one.filter(|o| controller(o) == Some(member)) {

@@ -164,7 +164,8 @@ fn begun_anew(world: &World) -> Option<Violation> {
         let again = world
             .etcds
             .formed_again()
-            .filter(|f| f.cluster == cluster && f.over_acknowledged && !is_fixed(world, &f.process));
+            .filter(|f| f.cluster == cluster && f.over_acknowledged && !is_fixed(world, &f.process))
+            .filter(|f| f.impostor || !is_forgotten(world, &uid, cluster));
         if let Some(again) = again.into_iter().find(is_known) {
             let what = format!("{} formed cluster {cluster:x} a second time", again.process.0);
             return Some(Violation::new(3, what));
@@ -189,6 +190,13 @@ fn begun_anew(world: &World) -> Option<Violation> {
         }
     }
     None
+}
+
+/// A user has emptied the status of a cluster, and its volumes are gone as well: nothing is left that could tell that there
+/// ever was one.
+fn is_forgotten(world: &World, uid: &str, cluster: u64) -> bool {
+    let emptied = world.ledger.clusters.get(uid).is_some_and(|c| c.status_lost);
+    emptied && world.etcds.disaster(cluster).is_some()
 }
 
 /// What a predecessor made with fixed flags can not be told how to start.

@@ -265,7 +265,7 @@ impl Simulation {
                 }
                 self.take_in(id, written);
                 self.coverage.done(&action);
-                pass.outcome.progressed = true;
+                pass.outcome.progressed |= action.is_progress();
                 pass.phase = Phase::Act(index + 1);
                 pass.looked = 0;
                 let now = std::time::Duration::from_millis(self.world.now);

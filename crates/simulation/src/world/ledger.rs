@@ -23,7 +23,7 @@ pub struct ClusterFact {
     /// Since when it is there.
     pub id_since: Option<Millis>,
     /// A user has emptied its status; the id has to come back.
-    status_lost: bool,
+    pub status_lost: bool,
     /// Tokens of the clusters that were left behind under this name when it was made: their data are its data.
     pub inherits: Vec<String>,
 }
