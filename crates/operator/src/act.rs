@@ -33,6 +33,10 @@ pub enum Error {
     #[error("{0} has changed in the meantime")]
     Stale(String),
 
+    /// It is ours, and somebody had changed its labels; the next pass sees it.
+    #[error("{0} had lost the labels of its cluster; they were put back")]
+    Relabelled(String),
+
     #[error("{}", sentence::refusal(object, source))]
     Api { object: String, source: Box<kube::Error> },
 
@@ -144,6 +148,8 @@ impl Actor {
                 let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
                 self.patch::<Pod>(view, name, &patch).await
             }
+            // The look was all.
+            Action::SeekLost { .. } => Ok(()),
             Action::AddLearner { .. }
             | Action::Promote { .. }
             | Action::MoveLeader { .. }
@@ -226,7 +232,7 @@ impl Actor {
             Contradiction::Refused(why) => Error::Refused(why),
             Contradiction::Unlabelled { uid, labels } => {
                 let patch = json!({ "metadata": { "uid": uid, "labels": labels } });
-                self.patch::<K>(view, name, &patch).await.err().unwrap_or(Error::Stale(what))
+                self.patch::<K>(view, name, &patch).await.err().unwrap_or(Error::Relabelled(what))
             }
         }
     }

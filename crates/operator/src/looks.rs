@@ -41,7 +41,8 @@ impl Looks {
                     Err(Error::Api { source, .. }) if !is_reason(&source, "NotFound") => {
                         Err(Error::Api { object: what, source })
                     }
-                    _ => Err(Error::Stale(what)),
+                    Ok(_) => Err(Error::Relabelled(what)),
+                    Err(_) => Err(Error::Stale(what)),
                 }
             }
         }

@@ -162,6 +162,8 @@ impl Reconciler {
                     if let Some((object, why)) = error.refusal() {
                         memory.refused.insert(object, why);
                         memory.restraint.refused(action, self.started.elapsed());
+                    } else if matches!(error, Error::Relabelled(_)) {
+                        memory.restraint.refused(action, self.started.elapsed());
                     }
                     failed.push((action, error));
                 }
@@ -206,7 +208,11 @@ impl Memory {
                 return Duration::ZERO;
             }
             // Somebody else changed the object: the event of that change is on its way, this is only the net below it.
-            return if matches!(error, Error::Stale(_)) { retry.min(Duration::from_secs(1)) } else { retry };
+            return if matches!(error, Error::Stale(_) | Error::Relabelled(_)) {
+                retry.min(Duration::from_secs(1))
+            } else {
+                retry
+            };
         }
         self.failures = 0;
         if next != Next::Soon || outcome.progressed {

@@ -107,7 +107,9 @@ impl Reporter {
 
     /// An action was carried out.
     pub fn done(&self, key: &Key, view: &ClusterView, action: &Action) {
-        info!(cluster = %key, "{action}");
+        if action.is_progress() {
+            info!(cluster = %key, "{action}");
+        }
         if let Some(reason) = action.reason() {
             let related = action.member().map(|name| reference(view, name));
             self.announce(view, Tone::Normal, reason, capitalized(&action.to_string()), related);
@@ -119,6 +121,7 @@ impl Reporter {
         match error {
             // Ordinary: somebody else wrote, or etcd is not ready for it yet. The next pass decides anew.
             Error::Stale(_) | Error::Deposed => tracing::debug!(cluster = %key, "{error}"),
+            Error::Relabelled(_) => info!(cluster = %key, "{error}"),
             Error::Etcd { source: etcd::Error::LearnerNotReady | etcd::Error::Unhealthy, .. } => {
                 info!(cluster = %key, "learner not yet promotable or addable; will retry: {error}");
             }

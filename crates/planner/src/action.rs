@@ -76,6 +76,11 @@ pub enum Action {
         uid: String,
         dormant: bool,
     },
+    /// Looks for what a member seems to have lost, and that may only have lost its labels; they are put back then.
+    SeekLost {
+        name: String,
+        loss: Loss,
+    },
     /// Adds the cleanup finalizer to a member that was made without it.
     GuardMember {
         name: String,
@@ -236,6 +241,7 @@ impl Action {
             | Self::WireMember { name, .. }
             | Self::DeleteMember { name, .. }
             | Self::SetDormant { name, .. }
+            | Self::SeekLost { name, .. }
             | Self::GuardMember { name, .. }
             | Self::ReleaseMember { name, .. }
             | Self::DeletePod { name, .. }
@@ -261,7 +267,8 @@ impl Action {
     /// (T32): a claim that one member is refused must not keep the Pod of another from being made again. Nobody is let go
     /// whose removal is not on disk, and without the headless Service there is no first member.
     pub fn waits_for(&self, failed: &Self) -> bool {
-        if self.member().is_some() && self.member() == failed.member() {
+        let seeks = matches!(failed, Self::SeekLost { .. });
+        if self.member().is_some() && self.member() == failed.member() && !seeks {
             return true;
         }
         match failed {
@@ -279,13 +286,14 @@ impl Action {
 
     /// Whether the step changes anything that the next pass would see.
     pub fn is_progress(&self) -> bool {
-        !matches!(self, Self::PersistMembership)
+        !matches!(self, Self::PersistMembership | Self::SeekLost { .. })
     }
 
     /// What makes a step the same as an earlier one, whatever UID its object has by now; `None` for steps that are
     /// ordinary however often they are taken.
     pub fn deed(&self) -> Option<String> {
-        let ordinary = matches!(self, Self::PersistMembership | Self::MoveLeader { .. });
+        let ordinary =
+            matches!(self, Self::PersistMembership | Self::MoveLeader { .. } | Self::SeekLost { .. });
         (!ordinary).then(|| self.to_string())
     }
 }
@@ -330,6 +338,7 @@ impl fmt::Display for Action {
                 write!(f, "paused member {name}, its volume stays")
             }
             Self::SetDormant { name, .. } => write!(f, "waking dormant member {name}"),
+            Self::SeekLost { name, loss } => write!(f, "member {name} {loss}: looked for it"),
             Self::GuardMember { name, .. } => write!(f, "member {name} has its cleanup finalizer"),
             Self::ReleaseMember { name, .. } => write!(f, "released member {name}: its finalizer is removed"),
             Self::CreateVolume(v) => write!(f, "created PersistentVolumeClaim {}", name(&v.metadata)),

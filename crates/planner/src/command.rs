@@ -21,10 +21,11 @@ const INITIAL_CLUSTER_STATE: &str = "INITIAL_CLUSTER_STATE";
 const MAX_LEARNERS: usize = 8;
 
 /// The whole command line. The order is the one the Go operator uses; what it does not have comes last.
-pub(crate) fn line(member: &MemberView, formed: bool) -> Vec<String> {
+/// `joined`: it may have data, whether that is on record or not.
+pub(crate) fn line(member: &MemberView, formed: bool, joined: bool) -> Vec<String> {
     let spec = &member.member.spec;
     let (name, service, namespace) = (member.name(), member.service_name(), member.namespace());
-    let start = if member.has_joined() { Start::of(member, formed) } else { Start::from_environment() };
+    let start = if joined { Start::of(member, formed, joined) } else { Start::from_environment() };
     let mut command = vec![
         "etcd".to_owned(),
         format!("--name={name}"),
@@ -60,9 +61,8 @@ struct Start {
 }
 
 impl Start {
-    fn of(member: &MemberView, formed: bool) -> Self {
-        let initial_cluster =
-            if member.has_joined() { alone(member) } else { member.member.spec.initial_cluster.clone() };
+    fn of(member: &MemberView, formed: bool, joined: bool) -> Self {
+        let initial_cluster = if joined { alone(member) } else { member.member.spec.initial_cluster.clone() };
         let state = if starts_new(member, formed) { "new" } else { "existing" };
         Self { initial_cluster, state: state.to_owned() }
     }
@@ -90,8 +90,12 @@ fn starts_new(member: &MemberView, formed: bool) -> bool {
 }
 
 /// What a first Pod starts with; later ones have it in their command line.
-pub(crate) fn start_annotations(member: &MemberView, formed: bool) -> Option<BTreeMap<String, String>> {
-    let start = (!member.has_joined()).then(|| Start::of(member, formed))?;
+pub(crate) fn start_annotations(
+    member: &MemberView,
+    formed: bool,
+    joined: bool,
+) -> Option<BTreeMap<String, String>> {
+    let start = (!joined).then(|| Start::of(member, formed, joined))?;
     let annotations = [
         (annotation::INITIAL_CLUSTER, start.initial_cluster),
         (annotation::INITIAL_CLUSTER_STATE, start.state),
@@ -99,7 +103,7 @@ pub(crate) fn start_annotations(member: &MemberView, formed: bool) -> Option<BTr
     Some(annotations.map(|(key, value)| (key.to_owned(), value)).into())
 }
 
-pub(crate) fn start_environment(member: &MemberView) -> Option<Vec<EnvVar>> {
+pub(crate) fn start_environment(joined: bool) -> Option<Vec<EnvVar>> {
     let from = |name: &str, annotation: &str| EnvVar {
         name: name.to_owned(),
         value_from: Some(EnvVarSource {
@@ -111,7 +115,7 @@ pub(crate) fn start_environment(member: &MemberView) -> Option<Vec<EnvVar>> {
         }),
         ..EnvVar::default()
     };
-    (!member.has_joined()).then(|| {
+    (!joined).then(|| {
         vec![
             from(INITIAL_CLUSTER, annotation::INITIAL_CLUSTER),
             from(INITIAL_CLUSTER_STATE, annotation::INITIAL_CLUSTER_STATE),

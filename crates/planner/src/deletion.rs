@@ -1,8 +1,9 @@
 //! Members on their way out. A member is let go only when etcd has confirmed that it is out, or its cluster is deleted;
 //! its Pod and volume are garbage-collected after that.
 
-use api::labels;
+use api::{conditions, labels};
 use etcd::Membership;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::disruption::{Verdict, may_remove};
 use crate::view::{ClusterView, MemberView, Scene, controller_uid, owners_with};
@@ -11,20 +12,52 @@ use crate::{Action, Next, Plan, Release};
 /// Lets go of members whose cluster object is gone or going: the user deleted everything, so there is no etcd to ask
 /// (H20). A cluster of the same name that was made since is not their parent (T10).
 pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
-    let living = view.living_cluster().and_then(|c| c.metadata.uid.as_deref());
+    // A cluster that is deleted with its dependents left behind takes nobody along.
+    let kept = view
+        .cluster
+        .as_ref()
+        .filter(|c| c.metadata.deletion_timestamp.is_none() || is_orphaning(&c.metadata));
+    let kept = kept.and_then(|c| c.metadata.uid.as_deref());
     for member in view.members.iter().filter(|m| m.is_deleting() && has_finalizer(m)) {
         let owner = controller_uid(&member.member.metadata);
         let abandoned = match owner {
-            Some(owner) => Some(owner) != living,
+            Some(owner) => Some(owner) != kept,
             // T24: the cluster was deleted and its members were left behind on purpose.
             None => view.cluster.is_none(),
         };
-        if abandoned {
+        if abandoned && owner.is_none() && is_needed(view, member) {
+            plan.complain(format!(
+                "member {} was deleted and has no cluster; it is kept, because the members that were left behind have no \
+                 quorum without it. Apply the EtcdCluster again, or delete the others, too",
+                member.name()
+            ));
+        } else if abandoned {
             let because =
                 Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.map(str::to_owned) };
             plan.act(release(member, because));
         }
     }
+}
+
+/// Whether an object is on its way out and its dependents are to stay.
+fn is_orphaning(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|f| f == "orphan")
+}
+
+/// Whether the members that were left behind with this one need its vote, as far as their records tell: without a cluster
+/// there is nobody to take it out of etcd.
+fn is_needed(view: &ClusterView, member: &MemberView) -> bool {
+    let token = &member.member.spec.cluster_token;
+    let votes =
+        |m: &&MemberView| m.member.status.as_ref().is_some_and(|s| s.is_voter && s.member_id.is_some());
+    let ready = |m: &&MemberView| {
+        m.member.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, conditions::READY))
+    };
+    let family = || view.members.iter().filter(|m| m.member.spec.cluster_token == *token);
+    let left_behind = || family().filter(|m| !m.is_deleting());
+    let voters = family().filter(votes).count();
+    let staying = left_behind().filter(votes).filter(ready).count();
+    votes(&member) && left_behind().next().is_some() && staying < voters / 2 + 1
 }
 
 /// Makes the cluster the owner of members that came without one, so that they go with it (T8).
@@ -129,7 +162,7 @@ mod tests {
     }
 
     fn delete(member: &mut MemberView) {
-        member.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        member.member.metadata.deletion_timestamp = Some(conditions::wire_time(now()));
     }
 
     #[test]
@@ -254,7 +287,7 @@ mod tests {
             if gone {
                 world.view.cluster = None;
             } else {
-                let at = Some(api::conditions::wire_time(now()));
+                let at = Some(conditions::wire_time(now()));
                 world.view.cluster.as_mut().unwrap().metadata.deletion_timestamp = at;
             }
             let actions = world.plan().actions;

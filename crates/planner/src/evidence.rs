@@ -63,8 +63,8 @@ pub enum Must {
     BeGone { uid: Option<String> },
     /// There is none.
     NotExist,
-    /// More than so many members of this cluster run, and none is leaving.
-    Exceed { cluster: Option<String>, replicas: i32 },
+    /// More than so many members of this cluster run, and none is leaving but those that were known to.
+    Exceed { cluster: Option<String>, replicas: i32, leaving: Vec<String> },
     /// The member of this UID is the only one.
     BeAlone { uid: String },
     /// Nothing that belongs to this member; what does should have these labels.
@@ -132,15 +132,19 @@ impl Look {
             Must::Aim { uid, replicas } => is(uid)
                 .filter(lives)
                 .is_some_and(|c| c["status"]["observed"]["replicas"].as_i64() == Some(i64::from(*replicas))),
-            Must::BeGone { uid } => {
-                one.is_none_or(|c| (uid.is_some() && uid_of(c) != uid.as_deref()) || !lives(&c))
-            }
+            Must::BeGone { uid } => one.is_none_or(|c| {
+                // One that leaves its dependents behind takes nobody along.
+                let orphans =
+                    c["metadata"]["finalizers"].as_array().is_some_and(|f| f.iter().any(|f| f == "orphan"));
+                (uid.is_some() && uid_of(c) != uid.as_deref()) || (!lives(&c) && !orphans)
+            }),
             Must::NotExist => one.is_none(),
-            Must::Exceed { cluster, replicas } => {
+            Must::Exceed { cluster, replicas, leaving } => {
                 let ours: Vec<_> = found.iter().filter(|m| controller(m) == cluster.as_deref()).collect();
                 let running = |m: &&&Value| lives(m) && m["spec"]["dormant"] != Value::Bool(true);
                 let count = i64::try_from(ours.iter().filter(running).count()).unwrap_or(0);
-                ours.iter().all(lives) && count > i64::from(*replicas)
+                let known = |m: &&&Value| uid_of(m).is_some_and(|uid| leaving.iter().any(|l| l == uid));
+                ours.iter().all(|m| lives(m) || known(&m)) && count > i64::from(*replicas)
             }
             Must::BeAlone { uid } => found.len() == 1 && this(uid).is_some(),
             Must::NotBelongTo { member, labels } => match one.filter(|o| controller(o) == Some(member)) {
@@ -215,9 +219,9 @@ impl fmt::Display for Must {
             Self::Aim { .. } => {
                 "lives, under the UID that was seen, and still has this number of members as its target"
             }
-            Self::BeGone { .. } => "is gone, or going, or another one",
+            Self::BeGone { .. } => "is gone, or going with all it owns, or another one",
             Self::NotExist => "does not exist",
-            Self::Exceed { .. } => "are more than wanted, and none of them is leaving",
+            Self::Exceed { .. } => "are more than wanted, and none is leaving but those that were seen to",
             Self::BeAlone { .. } => "are this one alone",
             Self::NotBelongTo { .. } => "is gone, or not this member's",
             Self::HaveEnded { .. } => "is gone, or has ended",
@@ -276,7 +280,7 @@ impl Action {
             Self::DeleteMember { name, uid: member, because } => match because {
                 Leaving::Surplus { wanted } => vec![
                     cluster(Must::Aim { uid: uid(), replicas: *wanted }),
-                    Look::labelled(Kind::Member, view, Must::Exceed { cluster: uid(), replicas: *wanted }),
+                    Look::labelled(Kind::Member, view, exceed(view, *wanted)),
                 ],
                 Leaving::Broken(loss) => look_for(view, name, *loss).into_iter().collect(),
                 Leaving::Outdated => vec![
@@ -294,6 +298,7 @@ impl Action {
             Self::ReleaseMember { because: Release::NeverFormed, .. } => {
                 vec![cluster(Must::LiveUnformed { uid: uid() })]
             }
+            Self::SeekLost { name, loss } => look_for(view, name, *loss).into_iter().collect(),
             Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
             Self::DeletePod { name, uid, because } => match because {
                 Ending::Ended => vec![Look::named(Kind::Pod, name, Must::HaveEnded { uid: uid.clone() })],
@@ -307,6 +312,11 @@ impl Action {
             _ => vec![],
         }
     }
+}
+
+fn exceed(view: &ClusterView, replicas: i32) -> Must {
+    let leaving = view.members.iter().filter(|m| m.is_deleting()).map(|m| m.uid().to_owned()).collect();
+    Must::Exceed { cluster: view.cluster.as_ref().and_then(|c| c.metadata.uid.clone()), replicas, leaving }
 }
 
 /// The look that confirms what is wrong with a member.

@@ -180,7 +180,7 @@ impl World {
                     self.view.etcd.membership = None;
                 }
             }
-            Action::MoveLeader { .. } | Action::PersistMembership => {}
+            Action::MoveLeader { .. } | Action::PersistMembership | Action::SeekLost { .. } => {}
             Action::CreateMember(member) => {
                 let mut member = (**member).clone();
                 member.metadata.uid = Some(format!("uid-{}", self.next()));

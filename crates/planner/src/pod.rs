@@ -25,7 +25,8 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| has_a_place(scene, m)) {
         match &member.pod {
             None if may_start(scene, member) && !plan.lets_go(member.name()) => {
-                let pod = desired(member, &scene.view.settings, scene.is_formed());
+                let joined = !scene.is_newcomer(member);
+                let pod = desired(member, &scene.view.settings, scene.is_formed(), joined);
                 plan.act(Action::CreatePod(Box::new(pod)));
             }
             None => {}
@@ -95,7 +96,7 @@ pub fn etcd_container(pod: &Pod) -> Option<&Container> {
     pod.spec.as_ref()?.containers.iter().find(|c| c.name == "etcd")
 }
 
-fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
+fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool, joined: bool) -> Pod {
     let spec = &member.member.spec;
     let extra = spec.additional_metadata.clone().unwrap_or_default();
     let mut own = labels::for_member(&spec.cluster_name, member.name());
@@ -107,7 +108,10 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
             name: Some(member.name().to_owned()),
             namespace: member.member.metadata.namespace.clone(),
             labels: metadata::merge(Some(own), &extra.labels),
-            annotations: metadata::merge(command::start_annotations(member, formed), &extra.annotations),
+            annotations: metadata::merge(
+                command::start_annotations(member, formed, joined),
+                &extra.annotations,
+            ),
             owner_references: controlled_by(&member.member),
             ..ObjectMeta::default()
         },
@@ -130,7 +134,7 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool) -> Pod {
                 }),
                 ..PodSecurityContext::default()
             }),
-            containers: vec![container(member, settings, formed)],
+            containers: vec![container(member, settings, formed, joined)],
             volumes: Some(vec![data_volume(member)]),
             ..PodSpec::default()
         }),
@@ -145,7 +149,7 @@ fn own_name(member: &MemberView) -> HostAlias {
     HostAlias { ip: "127.0.0.1".to_owned(), hostnames: Some(vec![name]) }
 }
 
-fn container(member: &MemberView, settings: &Settings, formed: bool) -> Container {
+fn container(member: &MemberView, settings: &Settings, formed: bool, joined: bool) -> Container {
     let spec = &member.member.spec;
     let port = |name: &str, port| ContainerPort {
         name: Some(name.to_owned()),
@@ -155,8 +159,8 @@ fn container(member: &MemberView, settings: &Settings, formed: bool) -> Containe
     Container {
         name: "etcd".to_owned(),
         image: Some(format!("{}:v{}", settings.etcd_image_repository, spec.version)),
-        command: Some(command::line(member, formed)),
-        env: command::start_environment(member),
+        command: Some(command::line(member, formed, joined)),
+        env: command::start_environment(joined),
         ports: Some(vec![
             port("client", names::CLIENT_PORT),
             port("peer", names::PEER_PORT),

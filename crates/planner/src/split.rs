@@ -16,16 +16,33 @@ pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String
     // What is on its way out has been told to leave etcd, and may serve for a moment after that.
     let serving: Vec<_> =
         members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((*m, m.serving()?))).collect();
-    unlisted(view, &serving).or_else(|| two_leaders(&serving)).or_else(|| disputed(view, &serving))
+    unlisted(view, &serving)
+        .or_else(|| forgotten(view, members))
+        .or_else(|| two_leaders(&serving))
+        .or_else(|| disputed(view, &serving))
 }
 
-/// Somebody who has joined and serves is not on the list.
+/// Somebody who serves is not on the list.
 fn unlisted(view: &ClusterView, serving: &[(&MemberView, &Status)]) -> Option<String> {
     let seen = view.etcd.membership.as_ref()?;
-    let (missing, _) = serving.iter().find(|(member, status)| {
-        member.has_joined() && !seen.fact.members.iter().any(|row| row.id == status.member_id)
-    })?;
+    let listed = |id: u64| seen.fact.members.iter().any(|row| row.id == id);
+    let (missing, _) = serving.iter().find(|(_, status)| !listed(status.member_id))?;
     Some(format!("member {} serves, but the list that {} gives does not have it", missing.name(), seen.from))
+}
+
+/// Half of the voters on record or more are not on the list. Nobody takes them out that way: they leave one by one, and
+/// their objects are deleted before.
+fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    let seen = view.etcd.membership.as_ref()?;
+    let votes = |m: &&&MemberView| {
+        let status = m.member.status.as_ref();
+        !m.is_deleting() && status.is_some_and(|s| s.is_voter && s.member_id.is_some())
+    };
+    let voters: Vec<_> = members.iter().filter(votes).collect();
+    let missing = voters.iter().filter(|m| m.row_in(&seen.fact).is_none()).count();
+    (missing > 0 && missing * 2 >= voters.len()).then(|| {
+        format!("{missing} of {} voters on record are not on the list that {} gives", voters.len(), seen.from)
+    })
 }
 
 /// Two leaders in one term, which raft rules out within one cluster.

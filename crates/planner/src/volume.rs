@@ -11,15 +11,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::healing::lost_data;
 use crate::view::{MemberView, Scene, controlled_by};
-use crate::{Action, Plan};
+use crate::{Action, Loss, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.running().filter(|m| !m.is_pending() && !m.is_memory()) {
         let name = names::pvc(member.name());
         match &member.volume {
             None if plan.lets_go(member.name()) => {}
-            // T7: the member is replaced instead, if the others can do without it.
-            None if !scene.is_newcomer(member) => {}
+            // T7: the member is replaced instead, if the others can do without it. Until then, it may only be out of sight.
+            None if !scene.is_newcomer(member) => {
+                plan.act(Action::SeekLost { name: member.name().to_owned(), loss: Loss::Volume });
+            }
             None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
             // H15: mounting a stranger's volume could mix two clusters' data.
             Some(found) if member.disowned(&found.metadata).is_some() => {

@@ -120,6 +120,8 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
             });
             Call::Patch(POD, name.clone(), json!({ "metadata": { "uid": uid, "annotations": annotations } }))
         }
+        // The look was all; nothing is asked for.
+        Action::SeekLost { name, .. } => Call::Get(ETCD_MEMBER, name.clone()),
         Action::AddLearner { peer_url, .. } => speak(view, EtcdCall::AddLearner(peer_url.clone()))?,
         Action::Promote { id, .. } => speak(view, EtcdCall::Promote(*id))?,
         Action::RemoveFromEtcd { id, .. } | Action::RemoveOrphan { id, .. } => {

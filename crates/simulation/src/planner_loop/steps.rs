@@ -309,6 +309,7 @@ impl Simulation {
                             if let Ok(written) = act::outcome(&call, answer) {
                                 self.take_in(id, written);
                             }
+                            self.note_refusal(pass, action);
                             Stop::Stale
                         }
                     }

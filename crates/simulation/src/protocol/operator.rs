@@ -303,6 +303,7 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::AdoptPod { .. }
         | Action::AdoptVolume { .. }
         | Action::SetDormant { .. }
+        | Action::SeekLost { .. }
         | Action::GuardMember { .. }
         | Action::LabelPod { .. }
         | Action::SettlePod { .. }

@@ -60,6 +60,8 @@ pub struct MemberFact {
     /// `status.memberID`, as etcd's number.
     pub id: Option<u64>,
     pub user_deleted: bool,
+    /// It went when no cluster of its name was there to take it out of etcd.
+    pub unattended: bool,
     pub stripped: bool,
     pub operator_deleted: bool,
 }
@@ -138,6 +140,8 @@ impl Ledger {
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
+        let cluster = object["spec"]["clusterName"].as_str().unwrap_or_default();
+        fact.unattended = !fact.exists && !self.clusters.values().any(|c| c.lives() && c.name == cluster);
         fact.id = object["status"]["memberID"].as_str().and_then(ids::parse).or(fact.id);
         let owners = object["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true)));
@@ -236,13 +240,14 @@ impl World {
         let member = self.ledger.members.get(owner).or_else(|| self.ledger.members.values().rfind(named));
         let stripped = member.is_some_and(|m| m.stripped);
         let user_deleted = member.is_some_and(|m| m.user_deleted);
+        let unattended = member.is_some_and(|m| m.unattended);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
         for (kept, before) in clusters.iter().zip(before) {
             let id = kept.id;
             // Before anybody knew that a cluster had formed, a seed may be taken back.
             let known = self.ledger.clusters.values().any(|c| c.id == Some(id));
             // Without a cluster object there is nobody to take a member out of etcd that its user has deleted.
-            let by_user = by_user || (user_deleted && kept.uid.is_empty());
+            let by_user = by_user || (user_deleted && (kept.uid.is_empty() || unattended));
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
