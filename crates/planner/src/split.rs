@@ -13,6 +13,9 @@ const DISPUTE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Why there are two clusters where there should be one; `None` while nothing says so.
 pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    if let Some(why) = ahead(view, members) {
+        return Some(why);
+    }
     // What is on its way out has been told to leave etcd, and may serve for a moment after that.
     let serving: Vec<_> =
         members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((*m, m.serving()?))).collect();
@@ -28,6 +31,18 @@ fn unlisted(view: &ClusterView, serving: &[(&MemberView, &Status)]) -> Option<St
     let listed = |id: u64| seen.fact.members.iter().any(|row| row.id == id);
     let (missing, _) = serving.iter().find(|(_, status)| !listed(status.member_id))?;
     Some(format!("member {} serves, but the list that {} gives does not have it", missing.name(), seen.from))
+}
+
+/// Somebody who is not on the list has applied more than who gave it: whoever was taken out stays behind the others.
+fn ahead(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    let seen = view.etcd.membership.as_ref()?;
+    let speaker = view.members.iter().find(|m| m.name() == seen.from)?.serving()?;
+    let unlisted = |s: &Status| !seen.fact.members.iter().any(|row| row.id == s.member_id);
+    let ahead = |m: &&&MemberView| {
+        m.serving().is_some_and(|s| unlisted(s) && s.raft_applied_index > speaker.raft_applied_index)
+    };
+    let member = members.iter().find(ahead)?;
+    Some(format!("member {} has seen more than {}, whose list does not have it", member.name(), seen.from))
 }
 
 /// Half of the voters on record or more are not on the list. Nobody takes them out that way: they leave one by one, and

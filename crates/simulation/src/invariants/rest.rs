@@ -222,6 +222,10 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let members = belongings(world, ETCD_MEMBER, &name);
     let differ =
         |field: fn(&Value) -> &Value| members.windows(2).any(|pair| field(&pair[0]) != field(&pair[1]));
+    // Two clusters under the same ids: a seed with fixed flags has begun anew without its data.
+    if because == reason::MEMBERS_DISAGREE {
+        return (available == "False" && !world.ledger.fixed_pods.is_empty()).then_some(());
+    }
     if because == "IdentityConflict" {
         return (available == "False" && differ(|m| &m["spec"]["clusterToken"])).then_some(());
     }

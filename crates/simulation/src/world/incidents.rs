@@ -80,7 +80,8 @@ impl World {
             }
             Incident::Veteran { pick, restarts } => {
                 let Some(uid) = self.picked_pod(pick) else { return };
-                if let Some(pod) = self.pods.get_mut(&uid) {
+                // Only what has run can have been restarted.
+                if let Some(pod) = self.pods.get_mut(&uid).filter(|p| p.stage == Stage::Running) {
                     pod.restarts += restarts;
                 }
                 self.write_pod_status(&uid);

@@ -247,7 +247,12 @@ impl World {
             // Before anybody knew that a cluster had formed, a seed may be taken back.
             let known = self.ledger.clusters.values().any(|c| c.id == Some(id));
             // Without a cluster object there is nobody to take a member out of etcd that its user has deleted.
-            let by_user = by_user || (user_deleted && (kept.uid.is_empty() || unattended));
+            // Both records were emptied before its etcd was heard again: nothing tells that it ever joined.
+            let forgotten = self.ledger.clusters.get(&kept.uid).is_some_and(|c| c.status_lost)
+                && self.ledger.status_lost_at.contains_key(owner);
+            let by_user = by_user
+                || (user_deleted && forgotten)
+                || (user_deleted && (kept.uid.is_empty() || unattended));
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
