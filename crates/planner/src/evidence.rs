@@ -220,7 +220,7 @@ impl fmt::Display for Must {
                 "lives, under the UID that was seen, and still has this number of members as its target"
             }
             Self::BeGone { .. } => "is gone, or going with all it owns, or another one",
-            Self::NotExist => "does not exist",
+            Self::NotExist => "none exists",
             Self::Exceed { .. } => "are more than wanted, and none is leaving but those that were seen to",
             Self::BeAlone { .. } => "are this one alone",
             Self::NotBelongTo { .. } => "is gone, or not this member's",
@@ -234,6 +234,13 @@ impl fmt::Display for Must {
             Self::NeverHaveServed => "is gone, or has never been ready",
             Self::BePaused { .. } => "is the one that was seen, and is paused",
         })
+    }
+}
+
+/// What is looked at, and what it must show, as in the table of docs/evidence.md.
+impl fmt::Display for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what(), self.must)
     }
 }
 
@@ -366,4 +373,192 @@ pub fn looks_before_loss(view: &ClusterView, status: &EtcdClusterStatus) -> Vec<
     }
     let loss = |m: &MemberView| look_for(view, m.name(), healing::lost_data(m)?);
     view.members.iter().filter_map(loss).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::{EtcdCluster, EtcdMember};
+    use k8s_openapi::api::core::v1::Pod;
+
+    const DOCUMENT: &str = include_str!("../../../docs/evidence.md");
+    const MEMBER: &str = "my-etcd-4xk7q";
+
+    /// The row of the document that an action has; `None` for those that can cost nothing. Without a catch-all, so that
+    /// whoever adds an action has to say.
+    fn row(view: &ClusterView, action: &Action) -> Option<&'static str> {
+        Some(match action {
+            Action::CreateMember(member) if member.spec.bootstrap => {
+                "form a cluster: create its first EtcdMember"
+            }
+            Action::DeleteMember { because, .. } => match because {
+                Leaving::Surplus { .. } => "scale down: delete an EtcdMember",
+                Leaving::Outdated => "make a member anew that never joined",
+                Leaving::Broken(loss) => match loss {
+                    Loss::Pod if view.members[0].pod.is_none() => {
+                        "replace a member in memory: its Pod is gone"
+                    }
+                    Loss::Pod => "replace a member in memory: its Pod has ended",
+                    Loss::Volume => "replace a member: its claim is gone",
+                    Loss::OtherVolume => "replace a member: its claim is another one",
+                    Loss::CrashLoop { .. } => "replace a member: its etcd crashes again and again",
+                    Loss::StuckPod => "replace a member: its Pod is stuck in Terminating",
+                    Loss::NoNode => "replace a member: its volume has no node",
+                },
+            },
+            Action::RemoveFromEtcd { .. } => "take a member out of etcd whose EtcdMember was deleted",
+            Action::RemoveOrphan { .. } => "take a member out of etcd that has no EtcdMember",
+            Action::ReleaseMember { because, .. } => match because {
+                Release::OutOfEtcd => "drop the finalizer: the member is out of etcd",
+                Release::NeverFormed => "drop the finalizer: no cluster has formed",
+                Release::ClusterDeleted { .. } => "drop the finalizer: the EtcdCluster is deleted",
+            },
+            Action::SetDormant { dormant: true, .. } => "pause: put the last member to sleep",
+            Action::DeletePod { because, .. } => match because {
+                Ending::Ended => "delete a Pod that has ended",
+                Ending::Paused { .. } => "delete the Pod of a paused member",
+                Ending::Overtaken { .. } => "delete the Pod of a joiner that was told an old list",
+            },
+            Action::DeleteBudget { .. } => "delete the PodDisruptionBudget",
+            Action::AdoptMember { .. } | Action::AdoptService { .. } | Action::AdoptBudget { .. } => {
+                "make the EtcdCluster the owner of a member, Service or budget"
+            }
+            Action::AdoptPod { .. } | Action::AdoptVolume { .. } => {
+                "make an EtcdMember the owner of its Pod or claim"
+            }
+            Action::CreateService(_)
+            | Action::RepairService { .. }
+            | Action::CreateBudget(_)
+            | Action::ResizeBudget { .. }
+            | Action::CreateMember(_)
+            | Action::WireMember { .. }
+            | Action::SetDormant { .. }
+            | Action::GuardMember { .. }
+            | Action::CreateVolume(_)
+            | Action::CreatePod(_)
+            | Action::LabelPod { .. }
+            | Action::SettlePod { .. }
+            | Action::AddLearner { .. }
+            | Action::Promote { .. }
+            | Action::MoveLeader { .. }
+            | Action::PersistMembership => return None,
+        })
+    }
+
+    fn cluster() -> EtcdCluster {
+        EtcdCluster::test("ns", "my-etcd").formed()
+    }
+
+    fn member() -> EtcdMember {
+        cluster().member("4xk7q").id(1).voter().ready()
+    }
+
+    fn view(pod: Option<Pod>) -> ClusterView {
+        let member = MemberView { member: member(), pod, ..MemberView::default() };
+        let name = "my-etcd".to_owned();
+        ClusterView { name, cluster: Some(cluster()), members: vec![member], ..ClusterView::default() }
+    }
+
+    /// One of each that can cost something, with what it is carried out on.
+    fn examples() -> Vec<(ClusterView, Action)> {
+        let (name, uid) = (|| MEMBER.to_owned(), || "uid-of-my-etcd-4xk7q".to_owned());
+        let leave = |because| Action::DeleteMember { name: name(), uid: uid(), because };
+        let broken = |loss| leave(Leaving::Broken(loss));
+        let release =
+            |because| Action::ReleaseMember { name: name(), uid: uid(), finalizers: vec![], because };
+        let end = |because| Action::DeletePod { name: name(), uid: uid(), because };
+        let owners = |kind: &str, name: &str| {
+            vec![OwnerReference {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                controller: Some(true),
+                ..OwnerReference::default()
+            }]
+        };
+        let (ours, its) = (|| owners("EtcdCluster", "my-etcd"), || owners("EtcdMember", MEMBER));
+        let gone = Release::ClusterDeleted { cluster: "my-etcd".to_owned(), uid: None };
+        let of_nobody = [Action::CreateMember(Box::new(member().seed())), broken(Loss::Pod)];
+        let of_a_pod = [
+            leave(Leaving::Surplus { wanted: 1 }),
+            leave(Leaving::Outdated),
+            broken(Loss::Pod),
+            broken(Loss::Volume),
+            broken(Loss::OtherVolume),
+            broken(Loss::CrashLoop { restarts: 5 }),
+            broken(Loss::StuckPod),
+            broken(Loss::NoNode),
+            Action::RemoveFromEtcd { member: name(), id: 1 },
+            Action::RemoveOrphan { member: name(), id: 1 },
+            release(Release::OutOfEtcd),
+            release(Release::NeverFormed),
+            release(gone),
+            Action::SetDormant { name: name(), uid: uid(), dormant: true },
+            end(Ending::Ended),
+            end(Ending::Paused { member: uid() }),
+            end(Ending::Overtaken { member: uid() }),
+            Action::DeleteBudget { name: "my-etcd".to_owned(), uid: String::new() },
+            Action::AdoptMember { name: name(), uid: uid(), owners: ours() },
+            Action::AdoptService { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
+            Action::AdoptBudget { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
+            Action::AdoptPod { name: name(), uid: String::new(), owners: its() },
+            Action::AdoptVolume { name: names::pvc(MEMBER), uid: String::new(), owners: its() },
+        ];
+        let on = |pod: Option<Pod>| move |action| (view(pod.clone()), action);
+        of_nobody
+            .into_iter()
+            .map(on(None))
+            .chain(of_a_pod.into_iter().map(on(Some(Pod::default()))))
+            .collect()
+    }
+
+    /// A status that says that nothing is left.
+    fn all_lost() -> EtcdClusterStatus {
+        let mut status = cluster().status.unwrap_or_default();
+        let reason = conditions::reason::ALL_MEMBERS_LOST;
+        let lost = conditions::NewCondition::new(conditions::AVAILABLE, false, reason, "", None);
+        conditions::set_condition(&mut status.conditions, lost, api::fixtures::THEN);
+        status
+    }
+
+    fn words(looks: &[Look]) -> String {
+        let words: Vec<_> = looks.iter().map(Look::to_string).collect();
+        if words.is_empty() { "none".to_owned() } else { words.join("<br>") }
+    }
+
+    /// What the code looks at, by the words of the document for the step.
+    fn taken() -> BTreeMap<String, String> {
+        let mut rows = BTreeMap::new();
+        for (view, action) in examples() {
+            let (row, looks) = (row(&view, &action).unwrap(), words(&action.looks(&view)));
+            let before = rows.insert(row.to_owned(), looks.clone());
+            assert!(before.is_none_or(|before| before == looks), "two kinds of looks for one row: {row}");
+        }
+        let newcomer = MemberView { member: cluster().member("4xk7q"), ..MemberView::default() };
+        let status = EtcdMemberStatus { pvc_uid: Some(String::new()), ..member().status.unwrap_or_default() };
+        let look = look_before_record(&newcomer, &status).unwrap();
+        rows.insert("write down with which claim a member has joined".to_owned(), words(&[look]));
+        let nobody = ClusterView { members: vec![], ..view(None) };
+        let looks = looks_before_loss(&nobody, &all_lost());
+        rows.insert("say `AllMembersLost`, without any EtcdMember".to_owned(), words(&looks));
+        let looks = looks_before_loss(&view(None), &all_lost());
+        rows.insert("say `AllMembersLost`, for each EtcdMember (here: claim gone)".to_owned(), words(&looks));
+        rows
+    }
+
+    /// First and last cell of each row of the document's tables.
+    fn documented() -> BTreeMap<String, String> {
+        let cells = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let rows = cells.map(|row| row.split(" | ").collect::<Vec<_>>()).filter(|cells| cells[0] != "Step");
+        rows.map(|cells| (cells[0].to_owned(), cells[cells.len() - 1].to_owned())).collect()
+    }
+
+    #[test]
+    fn t29_the_document_names_the_looks_that_are_taken() {
+        let (taken, documented) = (taken(), documented());
+        for (row, looks) in &taken {
+            assert_eq!(documented.get(row), Some(looks), "docs/evidence.md, row \"{row}\"");
+        }
+        let unknown: Vec<_> = documented.keys().filter(|row| !taken.contains_key(*row)).collect();
+        assert_eq!(unknown, [""; 0], "rows of docs/evidence.md that nothing stands for");
+    }
 }
