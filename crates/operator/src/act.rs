@@ -126,6 +126,10 @@ impl Actor {
                 self.patch::<EtcdMember>(view, name, &patch).await
             }
             Action::DeleteMember { name, uid, .. } => self.delete::<EtcdMember>(view, name, uid).await,
+            Action::LabelMember { name, uid, labels } => {
+                let patch = json!({ "metadata": { "uid": uid, "labels": labels } });
+                self.patch::<EtcdMember>(view, name, &patch).await
+            }
             Action::GuardMember { name, uid, finalizers } => {
                 self.patch::<EtcdMember>(view, name, &finalizer_patch(view, name, uid, finalizers)).await
             }

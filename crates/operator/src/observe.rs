@@ -38,8 +38,7 @@ impl Observer {
 
     /// What has to be asked for.
     pub async fn ask(&self, view: &mut ClusterView) {
-        let speaks_plaintext = |c: &api::EtcdCluster| planner::unsupported(&c.spec).is_none();
-        if view.living_cluster().is_some_and(speaks_plaintext) {
+        if view.is_supported() {
             self.ask_etcd(view).await;
         }
         self.strandings.look(view).await;

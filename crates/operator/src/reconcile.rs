@@ -79,7 +79,7 @@ impl Reconciler {
         }
 
         let mut view = self.observer.collect(key, entry);
-        memory.watchman.look(&mut view, self.started.elapsed());
+        memory.watchman.look_at_pods(&mut view, self.started.elapsed());
         self.observer.ask(&mut view).await;
         if view.etcd.membership.is_some() {
             memory.confirmed = Some(Instant::now());

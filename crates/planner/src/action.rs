@@ -1,6 +1,7 @@
 //! What a plan can ask for. Every action can be repeated: it names its object by UID, chooses names before the call, and
 //! counts "already so" as done.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use api::{EtcdMember, names};
@@ -80,6 +81,12 @@ pub enum Action {
     SeekLost {
         name: String,
         loss: Loss,
+    },
+    /// Puts back the labels of a member: live looks find members by them.
+    LabelMember {
+        name: String,
+        uid: String,
+        labels: BTreeMap<String, String>,
     },
     /// Adds the cleanup finalizer to a member that was made without it.
     GuardMember {
@@ -205,6 +212,8 @@ pub enum Release {
     /// It never was in an etcd cluster. The last look before the finalizer goes is a live one: the cluster still does not
     /// know of any.
     NeverFormed,
+    /// It names this cluster, but is of another, and its user has deleted it.
+    Outsider,
     /// Its cluster object (this UID, if it is known) is deleted. The last look before the finalizer goes is a live one.
     ClusterDeleted { cluster: String, uid: Option<String> },
 }
@@ -242,6 +251,7 @@ impl Action {
             | Self::DeleteMember { name, .. }
             | Self::SetDormant { name, .. }
             | Self::SeekLost { name, .. }
+            | Self::LabelMember { name, .. }
             | Self::GuardMember { name, .. }
             | Self::ReleaseMember { name, .. }
             | Self::DeletePod { name, .. }
@@ -294,7 +304,14 @@ impl Action {
     pub fn deed(&self) -> Option<String> {
         let ordinary =
             matches!(self, Self::PersistMembership | Self::MoveLeader { .. } | Self::SeekLost { .. });
-        (!ordinary).then(|| self.to_string())
+        // Every replacement has another name.
+        match self {
+            Self::DeleteMember { because: Leaving::Outdated, .. } => Some("make members anew".to_owned()),
+            Self::DeleteMember { because: Leaving::Broken(Loss::Pod), .. } => {
+                Some("replace lost Pods".to_owned())
+            }
+            _ => (!ordinary).then(|| self.to_string()),
+        }
     }
 }
 
@@ -339,6 +356,7 @@ impl fmt::Display for Action {
             }
             Self::SetDormant { name, .. } => write!(f, "waking dormant member {name}"),
             Self::SeekLost { name, loss } => write!(f, "member {name} {loss}: looked for it"),
+            Self::LabelMember { name, .. } => write!(f, "put back the labels of member {name}"),
             Self::GuardMember { name, .. } => write!(f, "member {name} has its cleanup finalizer"),
             Self::ReleaseMember { name, .. } => write!(f, "released member {name}: its finalizer is removed"),
             Self::CreateVolume(v) => write!(f, "created PersistentVolumeClaim {}", name(&v.metadata)),

@@ -144,8 +144,15 @@ pub(crate) fn is_settled(pod: &Pod) -> bool {
 /// Whether a restart of etcd in this Pod could begin anew. A Pod that was made with fixed flags can not be helped.
 pub(crate) fn may_begin_anew(pod: &Pod, alone: &str) -> bool {
     let value = |key: &str| pod.annotations().get(key);
+    let flags = etcd_container(pod).and_then(|c| c.command.as_ref());
+    // Without them such a Pod could not start at all.
+    let reads =
+        flags.is_some_and(|flags| flags.iter().any(|flag| flag.contains(&format!("$({INITIAL_CLUSTER})"))));
+    let missing = |key: &str| reads && value(key).is_none();
     value(annotation::INITIAL_CLUSTER).is_some_and(|list| list != alone)
         || value(annotation::INITIAL_CLUSTER_STATE).is_some_and(|state| state != "existing")
+        || missing(annotation::INITIAL_CLUSTER)
+        || missing(annotation::INITIAL_CLUSTER_STATE)
 }
 
 fn max_learners_flag(version: &str) -> Option<String> {

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::disruption::{Verdict, may_remove};
 use crate::view::{ClusterView, MemberView, Scene, controller_uid, owners_with};
-use crate::{Action, Next, Plan, Release};
+use crate::{Action, Next, Plan, Release, identity};
 
 /// Lets go of members whose cluster object is gone or going: the user deleted everything, so there is no etcd to ask
 /// (H20). A cluster of the same name that was made since is not their parent (T10).
@@ -23,7 +23,7 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
         let abandoned = match owner {
             Some(owner) => Some(owner) != kept,
             // T24: the cluster was deleted and its members were left behind on purpose.
-            None => view.cluster.is_none(),
+            None => view.cluster.is_none() || is_outsider(view, member),
         };
         if abandoned && owner.is_none() && is_needed(view, member) {
             plan.complain(format!(
@@ -32,11 +32,21 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
                 member.name()
             ));
         } else if abandoned {
-            let because =
-                Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.map(str::to_owned) };
+            let because = if view.cluster.is_some() && owner.is_none() {
+                Release::Outsider
+            } else {
+                Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.map(str::to_owned) }
+            };
             plan.act(release(member, because));
         }
     }
+}
+
+/// Whether a member without an owner is not this cluster's: of two that do not fit together, a user deletes the wrong one.
+fn is_outsider(view: &ClusterView, member: &MemberView) -> bool {
+    let Some(cluster) = view.living_cluster() else { return false };
+    let family = identity::family(view, cluster);
+    family.conflict.is_none() && !family.members.iter().any(|m| m.uid() == member.uid())
 }
 
 /// Whether an object is on its way out and its dependents are to stay.
@@ -74,6 +84,13 @@ pub(crate) fn adopt(scene: &Scene<'_>, plan: &mut Plan) {
 /// Takes members that the user or a shrink deleted out of a living cluster.
 pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
     for member in &scene.members {
+        let wanted = labels::for_member(&scene.view.name, member.name());
+        if member.member.metadata.labels.as_ref().and_then(|l| l.get(labels::CLUSTER))
+            != wanted.get(labels::CLUSTER)
+        {
+            let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
+            plan.act(Action::LabelMember { name, uid, labels: wanted });
+        }
         if member.is_deleting() {
             // One at a time: the next one is judged on a list without the last one.
             let removing = plan.actions.iter().any(|a| matches!(a, Action::RemoveFromEtcd { .. }));

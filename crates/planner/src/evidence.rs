@@ -67,8 +67,9 @@ pub enum Must {
     Exceed { cluster: Option<String>, replicas: i32, leaving: Vec<String> },
     /// The member of this UID is the only one.
     BeAlone { uid: String },
-    /// Nothing that belongs to this member; what does should have these labels.
-    NotBelongTo { member: String, labels: BTreeMap<String, String> },
+    /// Nothing that belongs to this member, by its owner or because the member has it on record under one of these UIDs; what
+    /// does should have these labels.
+    NotBelongTo { member: String, recorded: Vec<String>, labels: BTreeMap<String, String> },
     /// Not the object of this UID, or one that has ended.
     HaveEnded { uid: String },
     /// Not the object of this UID.
@@ -138,7 +139,17 @@ impl Look {
                     c["metadata"]["finalizers"].as_array().is_some_and(|f| f.iter().any(|f| f == "orphan"));
                 (uid.is_some() && uid_of(c) != uid.as_deref()) || (!lives(&c) && !orphans)
             }),
-            Must::NotExist => one.is_none(),
+            Must::NotExist => match one.filter(lives).filter(|_| matches!(self.which, Which::Labelled(_))) {
+                Some(found) => {
+                    let name = found["metadata"]["name"].as_str().unwrap_or_default();
+                    return Err(Contradiction::Refused(format!(
+                        "{} {name} is there, carries the label of this cluster and may hold its data; no cluster is formed \
+                         beside it",
+                        self.kind
+                    )));
+                }
+                None => one.is_none(),
+            },
             Must::Exceed { cluster, replicas, leaving } => {
                 let ours: Vec<_> = found.iter().filter(|m| controller(m) == cluster.as_deref()).collect();
                 let running = |m: &&&Value| lives(m) && m["spec"]["dormant"] != Value::Bool(true);
@@ -147,10 +158,14 @@ impl Look {
                 ours.iter().all(|m| lives(m) || known(&m)) && count > i64::from(*replicas)
             }
             Must::BeAlone { uid } => found.len() == 1 && this(uid).is_some(),
-            Must::NotBelongTo { member, labels } => match one.filter(|o| controller(o) == Some(member)) {
-                Some(found) => return Err(unlabelled(self.what(), found, labels)),
-                None => true,
-            },
+            Must::NotBelongTo { member, recorded, labels } => {
+                let known = |o: &Value| uid_of(o).is_some_and(|uid| recorded.iter().any(|r| r == uid));
+                let belongs = |o: &&Value| controller(o).map_or_else(|| known(o), |owner| owner == member);
+                match one.filter(belongs) {
+                    Some(found) => return Err(unlabelled(self.what(), found, labels)),
+                    None => true,
+                }
+            }
             Must::HaveEnded { uid } => this(uid)
                 .is_none_or(|p| matches!(p["status"]["phase"].as_str(), Some("Failed" | "Succeeded"))),
             Must::BeAnother { uid } => this(uid).is_none(),
@@ -302,6 +317,15 @@ impl Action {
             Self::ReleaseMember { because: Release::ClusterDeleted { cluster, uid }, .. } => {
                 vec![Look::named(Kind::Cluster, cluster, Must::BeGone { uid: uid.clone() })]
             }
+            // A blank claim for one that has joined would be the end of its data (T7).
+            Self::CreateVolume(claim) => {
+                let owner =
+                    claim.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+                let fresh = |o: &OwnerReference| {
+                    Look::named(Kind::Member, &o.name, Must::NeverHaveJoined { uid: o.uid.clone() })
+                };
+                owner.map(fresh).into_iter().collect()
+            }
             Self::ReleaseMember { because: Release::NeverFormed, .. } => {
                 vec![cluster(Must::LiveUnformed { uid: uid() })]
             }
@@ -333,6 +357,7 @@ fn look_for(view: &ClusterView, name: &str, loss: Loss) -> Option<Look> {
     let pod_uid = || member.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap_or_default();
     let not_belong = || Must::NotBelongTo {
         member: member.uid().to_owned(),
+        recorded: [status.pod_uid.clone(), status.pvc_uid.clone()].into_iter().flatten().collect(),
         labels: labels::for_member(&view.name, name),
     };
     let pod = |must| Some(Look::named(Kind::Pod, name, must));
@@ -379,7 +404,7 @@ pub fn looks_before_loss(view: &ClusterView, status: &EtcdClusterStatus) -> Vec<
 mod tests {
     use super::*;
     use api::{EtcdCluster, EtcdMember};
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
     const DOCUMENT: &str = include_str!("../../../docs/evidence.md");
     const MEMBER: &str = "my-etcd-4xk7q";
@@ -411,6 +436,7 @@ mod tests {
             Action::ReleaseMember { because, .. } => match because {
                 Release::OutOfEtcd => "drop the finalizer: the member is out of etcd",
                 Release::NeverFormed => "drop the finalizer: no cluster has formed",
+                Release::Outsider => "drop the finalizer: the member is of another cluster",
                 Release::ClusterDeleted { .. } => "drop the finalizer: the EtcdCluster is deleted",
             },
             Action::SetDormant { dormant: true, .. } => "pause: put the last member to sleep",
@@ -419,6 +445,7 @@ mod tests {
                 Ending::Paused { .. } => "delete the Pod of a paused member",
                 Ending::Overtaken { .. } => "delete the Pod of a joiner that was told an old list",
             },
+            Action::CreateVolume(_) => "make a blank claim for a member",
             Action::DeleteBudget { .. } => "delete the PodDisruptionBudget",
             Action::AdoptMember { .. } | Action::AdoptService { .. } | Action::AdoptBudget { .. } => {
                 "make the EtcdCluster the owner of a member, Service or budget"
@@ -434,7 +461,8 @@ mod tests {
             | Action::WireMember { .. }
             | Action::SetDormant { .. }
             | Action::GuardMember { .. }
-            | Action::CreateVolume(_)
+            | Action::LabelMember { .. }
+            | Action::SeekLost { .. }
             | Action::CreatePod(_)
             | Action::LabelPod { .. }
             | Action::SettlePod { .. }
@@ -477,6 +505,10 @@ mod tests {
         };
         let (ours, its) = (|| owners("EtcdCluster", "my-etcd"), || owners("EtcdMember", MEMBER));
         let gone = Release::ClusterDeleted { cluster: "my-etcd".to_owned(), uid: None };
+        let claim = PersistentVolumeClaim {
+            metadata: ObjectMeta { owner_references: Some(its()), ..ObjectMeta::default() },
+            ..PersistentVolumeClaim::default()
+        };
         let of_nobody = [Action::CreateMember(Box::new(member().seed())), broken(Loss::Pod)];
         let of_a_pod = [
             leave(Leaving::Surplus { wanted: 1 }),
@@ -491,6 +523,8 @@ mod tests {
             Action::RemoveOrphan { member: name(), id: 1 },
             release(Release::OutOfEtcd),
             release(Release::NeverFormed),
+            release(Release::Outsider),
+            Action::CreateVolume(Box::new(claim)),
             release(gone),
             Action::SetDormant { name: name(), uid: uid(), dormant: true },
             end(Ending::Ended),

@@ -194,6 +194,9 @@ impl World {
                 let at = api::conditions::wire_time(now());
                 self.find(name).member.metadata.deletion_timestamp = Some(at);
             }
+            Action::LabelMember { name, labels, .. } => {
+                self.find(name).member.metadata.labels = Some(labels.clone());
+            }
             Action::GuardMember { name, finalizers, .. } => {
                 self.find(name).member.metadata.finalizers = Some(finalizers.clone());
             }

@@ -13,28 +13,32 @@ use crate::{Action, Leaving, Loss, Plan};
 const RESTARTS: i32 = 5;
 /// How long such a member must have been silent, as the operator itself has heard: five restarts may lie a year back.
 const SILENCE: SignedDuration = SignedDuration::from_secs(60);
+/// How often it must have been restarted during that silence: a node that reboots restarts what it runs once.
+const AGAIN: i32 = 2;
 
 /// Replaces one broken member, if the others can do without it. False when there is nothing to do about it now: the next
 /// member to join may be what the others wait for.
 pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &mut Plan) -> bool {
-    let Some((member, loss)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) else {
-        return false;
-    };
-    let row = member.row_in(list);
-    match may_replace(scene, list, member, row.map(|row| row.id), loss) {
-        Verdict::Safe => {
-            plan.act(Action::DeleteMember {
-                name: member.name().to_owned(),
-                uid: member.uid().to_owned(),
-                because: Leaving::Broken(loss),
-            });
-            true
-        }
-        Verdict::Wait(unsafe_because) => {
-            plan.complain(format!("member {} {loss}, but is kept: {unsafe_because}", member.name()));
-            false
+    // Who does not serve goes first: one that serves may be what the others can not do without.
+    let mut broken: Vec<_> = scene.running().filter_map(|m| Some((m, broken(scene, m)?))).collect();
+    broken.sort_by_key(|(m, _)| m.serving().is_some());
+    for (member, loss) in broken {
+        let row = member.row_in(list);
+        match may_replace(scene, list, member, row.map(|row| row.id), loss) {
+            Verdict::Safe => {
+                plan.act(Action::DeleteMember {
+                    name: member.name().to_owned(),
+                    uid: member.uid().to_owned(),
+                    because: Leaving::Broken(loss),
+                });
+                return true;
+            }
+            Verdict::Wait(unsafe_because) => {
+                plan.complain(format!("member {} {loss}, but is kept: {unsafe_because}", member.name()));
+            }
         }
     }
+    false
 }
 
 /// Says what is wrong while there is no list to decide on.
@@ -66,7 +70,14 @@ fn may_replace(
         let why = "it was taken up, and its own etcd has not named the cluster yet; delete the EtcdMember if it is not needed";
         return Verdict::Wait(why.to_owned());
     }
-    id.map_or(Verdict::Safe, |id| may_remove(scene, list, id))
+    match id {
+        Some(id) => may_remove(scene, list, id),
+        // Nobody of ours took it out: its object would be on its way out then.
+        None if has_data && member.has_joined() => {
+            Verdict::Wait("etcd does not list it, although nobody here took it out".to_owned())
+        }
+        None => Verdict::Safe,
+    }
 }
 
 /// What is wrong with a member that will not recover; `None` for one that may. One that answers in this pass serves,
@@ -79,7 +90,7 @@ pub(crate) fn broken(scene: &Scene<'_>, member: &MemberView) -> Option<Loss> {
         return None;
     }
     let pod = member.pod.as_ref().filter(|p| member.owns(&p.metadata))?;
-    let silent = member.seen.silent.is_some_and(|silent| silent >= SILENCE);
+    let silent = member.seen.silent.is_some_and(|silent| silent >= SILENCE) && member.seen.restarts >= AGAIN;
     crash_loop(pod)
         .filter(|_| silent)
         .map(|restarts| Loss::CrashLoop { restarts })
@@ -138,8 +149,7 @@ pub(crate) fn crash_loop(pod: &Pod) -> Option<i32> {
     let etcd = etcd_status(pod)?;
     let state = etcd.state.as_ref()?;
     let backs_off = state.waiting.as_ref().is_some_and(|w| w.reason.as_deref() == Some("CrashLoopBackOff"));
-    let is_down = backs_off || state.terminated.is_some();
-    (is_down && !etcd.ready && etcd.restart_count >= RESTARTS && !out_of_memory(etcd))
+    (backs_off && !etcd.ready && etcd.restart_count >= RESTARTS && !out_of_memory(etcd))
         .then_some(etcd.restart_count)
 }
 
@@ -209,6 +219,7 @@ mod tests {
     fn silent_for(member: &mut MemberView, seconds: i64) {
         silent(member);
         member.seen.silent = Some(SignedDuration::from_secs(seconds));
+        member.seen.restarts = 4;
     }
 
     /// Down between two crashes, and silent for a while.

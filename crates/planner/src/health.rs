@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use crate::healing::{self, broken};
 use crate::view::Scene;
-use crate::{Plan, alarms, cause, pause};
+use crate::{Loss, Plan, alarms, cause, pause};
 
 /// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
 const CONFIRMATION_LIFETIME: SignedDuration = SignedDuration::from_secs(5);
@@ -157,7 +157,7 @@ pub(crate) fn is_lost(scene: &Scene<'_>) -> bool {
         && nobody_answers
         && scene.view.strays.is_empty()
         && scene.outsiders().next().is_none()
-        && scene.members.iter().all(|m| healing::lost_data(m).is_some())
+        && scene.members.iter().all(|m| healing::lost_data(m).is_some_and(|loss| loss != Loss::OtherVolume))
 }
 
 fn all_lost(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {

@@ -42,6 +42,10 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
         view.members.iter().filter(|m| uid.is_some() && controller_uid(&m.member.metadata) == uid).collect();
     let free: Vec<_> = view.members.iter().filter(|m| controller_uid(&m.member.metadata).is_none()).collect();
 
+    // Whom a user has deleted decides nothing, as long as somebody stays: that is how a conflict is resolved.
+    let (deciding, leaving): (Vec<_>, Vec<_>) = free.iter().copied().partition(|m| !m.is_deleting());
+    let deciding = if deciding.is_empty() && owned.is_empty() { leaving } else { deciding };
+
     // What the object is known to stand for. Before that, a token is only what a seed would be made with, and gives way
     // to that of members which were there before.
     let is_firm = record.cluster_id.is_some() || owned.iter().any(|m| m.has_joined());
@@ -51,7 +55,7 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
     } else {
         tokens.extend(owned.iter().map(|m| token(m)));
         if !is_firm {
-            tokens.extend(free.iter().map(|m| token(m)));
+            tokens.extend(deciding.iter().map(|m| token(m)));
         }
     }
     let mut conflict = (tokens.len() > 1).then(|| {
@@ -147,7 +151,7 @@ pub(crate) fn hold(scene: &Scene<'_>, status: &mut EtcdClusterStatus, conflict: 
             reason::IDENTITY_CONFLICT,
             format!(
                 "the EtcdMembers of this name do not fit together, {why}; nothing is made or deleted until those that do \
-                 not belong here are gone or have an owner"
+                 not belong here are deleted"
             ),
         ),
         Conflict::Spec { field, about } => (

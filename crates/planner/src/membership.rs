@@ -399,6 +399,7 @@ mod tests {
         crate::fixtures::unready(pod);
         crate::fixtures::crash_looping(pod);
         crashed.seen.silent = Some(SignedDuration::from_mins(5));
+        crashed.seen.restarts = 4;
         let at = Some(api::conditions::wire_time(now()));
         world.member(1).member.metadata.deletion_timestamp = at;
         let actions = world.plan().actions;

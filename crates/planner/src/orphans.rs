@@ -10,10 +10,14 @@ use crate::{Action, Plan};
 /// Removes one orphan. True when there is one to deal with.
 pub(crate) fn remove(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
     let known = |row: &etcd::Member| scene.view.members.iter().any(|m| m.stands_for(row));
-    let Some(orphan) = list.members.iter().find(|row| !known(row)) else { return false };
-    let Some(name) = our_name(scene, orphan) else {
-        let urls = orphan.peer_urls.join(", ");
-        plan.complain(format!("etcd lists a member that is not ours ({urls}); remove it if nobody needs it"));
+    let strangers = || list.members.iter().filter(|row| !known(row));
+    let Some((orphan, name)) = strangers().find_map(|row| Some((row, our_name(scene, row)?))) else {
+        if let Some(foreign) = strangers().next() {
+            let urls = foreign.peer_urls.join(", ");
+            plan.complain(format!(
+                "etcd lists a member that is not ours ({urls}); remove it if nobody needs it"
+            ));
+        }
         return false;
     };
     match may_remove(scene, list, orphan.id) {

@@ -3,10 +3,16 @@
 
 use api::{EtcdMemberSpec, ObservedSpec};
 use etcd::Membership;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::healing::never_served;
-use crate::view::{Assessed, Scene};
+use crate::view::{Assessed, MemberView, Scene};
 use crate::{Action, Leaving, Plan};
+
+/// The first Pod of a member is made in one pass with its claim.
+const FIRST: SignedDuration = SignedDuration::from_secs(60);
 
 /// Takes out one such joiner of a formed cluster. True when there is one.
 pub(crate) fn remake_joiner(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
@@ -35,8 +41,29 @@ fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
 /// to etcd by its name has data.
 fn is_outdated(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
     let fresh = !member.has_joined() && member.status.member_id.is_none() && member.serving().is_none();
-    let idle = member.pod.as_ref().is_none_or(|pod| member.owns(&pod.metadata) && never_served(pod));
-    fresh && idle && !member.is_deleting() && !is_made_from(&member.member.spec, &scene.target())
+    fresh && is_blank(member) && !member.is_deleting() && !is_made_from(&member.member.spec, &scene.target())
+}
+
+/// Whether nothing can have been written for a member: its first Pod has never served. A Pod that came long after the claim
+/// is not the first one, and a claim without a Pod may have had one: statuses get lost, and an etcd that the operator could
+/// not reach may have served clients for days. Both times are the API server's.
+fn is_blank(member: &MemberView) -> bool {
+    let made = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|t| t.0);
+    let claim = member.volume.as_ref().map(|claim| &claim.metadata);
+    match (&member.pod, claim) {
+        (None, None) => true,
+        (None, Some(_)) => member.volume.as_ref().is_some_and(|c| !is_bound(c)),
+        (Some(pod), None) => member.is_memory() && member.owns(&pod.metadata) && never_served(pod),
+        (Some(pod), Some(claim)) => {
+            let together =
+                made(&pod.metadata).zip(made(claim)).is_none_or(|(p, c)| p.duration_since(c) <= FIRST);
+            member.owns(&pod.metadata) && never_served(pod) && together
+        }
+    }
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())
 }
 
 /// Whether a member would be made with the same words today.

@@ -55,6 +55,10 @@ pub(crate) fn message(scene: &Scene<'_>) -> String {
         Some(member) if member.is_memory() => {
             "the cluster is paused; its data was on tmpfs and is lost, recreate the cluster".to_owned()
         }
+        // Nothing mounts the claim of a paused member, so that anybody can delete it.
+        Some(member) if member.volume.is_none() => {
+            format!("the cluster is paused, but PVC {} with its data is not there", names::pvc(member.name()))
+        }
         Some(member) => format!(
             "the cluster is paused; its data is preserved on PVC {}, set spec.replicas to resume",
             names::pvc(member.name())

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
+use crate::healing::etcd_status;
 use crate::{ClusterView, MemberView, split};
 
 /// For how long the operator has seen a member in a state; absent while it is not in it.
@@ -19,12 +20,16 @@ pub struct Sightings {
     pub ending: Option<SignedDuration>,
     /// No node can run its Pod.
     pub unschedulable: Option<SignedDuration>,
+    /// How often its container was restarted since it fell silent.
+    pub restarts: i32,
 }
 
 /// Remembers since when.
 #[derive(Clone, Debug, Default)]
 pub struct Watchman {
     since: BTreeMap<(State, String), Duration>,
+    /// Restarts of a member's container when it fell silent.
+    restarts: BTreeMap<String, i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,9 +41,24 @@ enum State {
 }
 
 impl Watchman {
+    /// Tells a view, before etcd is asked, for how long its Pods have been as they are.
+    pub fn look_at_pods(&mut self, view: &mut ClusterView, now: Duration) {
+        let known = self.clone();
+        self.look(view, now);
+        // What etcd says is not known yet, and so not forgotten.
+        *self = known;
+    }
+
     /// Notes what the view shows, and tells the view for how long it has been so. `now` is a clock that only goes forward.
     pub fn look(&mut self, view: &mut ClusterView, now: Duration) {
         let before = std::mem::take(&mut self.since);
+        let restarted = std::mem::take(&mut self.restarts);
+        for member in view.members.iter().filter(|m| m.serving().is_none()) {
+            let count = restarts(member);
+            // Another Pod begins to count anew.
+            let first = restarted.get(member.uid()).copied().filter(|first| *first <= count).unwrap_or(count);
+            self.restarts.insert(member.uid().to_owned(), first);
+        }
         let mut note = |state: State, whose: Option<&str>| {
             let key = (state, whose?.to_owned());
             let since = before.get(&key).copied().unwrap_or(now);
@@ -50,7 +70,9 @@ impl Watchman {
                 member.pod.as_ref().filter(|p| is(p)).and_then(|p| p.metadata.uid.as_deref())
             };
             let silent = member.serving().is_none().then(|| member.uid());
+            let first = self.restarts.get(member.uid()).copied();
             member.seen = Sightings {
+                restarts: first.map_or(0, |first| restarts(member) - first),
                 silent: note(State::Silent, silent),
                 ending: note(State::Ending, pod(|p| p.metadata.deletion_timestamp.is_some())),
                 unschedulable: note(State::Unschedulable, pod(|p| unschedulable(p).is_some())),
@@ -59,6 +81,10 @@ impl Watchman {
         let disputed = split::is_disputed(view).then_some("");
         view.etcd.disputed_for = note(State::Disputed, disputed);
     }
+}
+
+fn restarts(member: &MemberView) -> i32 {
+    member.pod.as_ref().and_then(etcd_status).map_or(0, |c| c.restart_count)
 }
 
 /// What the scheduler says about a Pod that it has no place for.
@@ -99,6 +125,25 @@ mod tests {
         assert_eq!(heard(&mut world, 140), None);
         world.member(0).etcd = None;
         assert_eq!(heard(&mut world, 150), Some(0), "what was before the answer does not count");
+    }
+
+    #[test]
+    fn t28_two_leaders_are_heard_through_passes_that_look_at_pods_first() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        for index in [0, 1] {
+            let Some(Ok(status)) = &mut world.member(index).etcd else { panic!() };
+            (status.leader, status.raft_term) = (status.member_id, index as u64 + 1);
+        }
+        let answers: Vec<_> = world.view.members.iter().map(|m| m.etcd.clone()).collect();
+        let mut watchman = Watchman::default();
+        for at in [1, 5, 12] {
+            world.view.members.iter_mut().for_each(|m| m.etcd = None);
+            watchman.look_at_pods(&mut world.view, Duration::from_secs(at));
+            world.view.members.iter_mut().zip(&answers).for_each(|(m, answer)| m.etcd.clone_from(answer));
+            watchman.look(&mut world.view, Duration::from_secs(at));
+        }
+        assert_eq!(world.view.etcd.disputed_for, Some(SignedDuration::from_secs(11)));
+        assert_eq!(world.condition(api::conditions::AVAILABLE), "False/MembersDisagree");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use api::{EtcdClusterSpec, EtcdClusterStatus};
 
 use crate::view::Scene;
 
+/// How a cluster begins.
+pub(crate) const RESTORE: &str = "spec.bootstrap.restore";
+
 /// The first field of the spec that the operator can not honour.
 pub fn missing(spec: &EtcdClusterSpec) -> Option<&'static str> {
     if spec.client_tls() {
@@ -15,7 +18,7 @@ pub fn missing(spec: &EtcdClusterSpec) -> Option<&'static str> {
     } else if spec.auth.as_ref().is_some_and(|auth| auth.enabled) {
         Some("spec.auth.enabled")
     } else if spec.bootstrap.as_ref().is_some_and(|b| b.restore.is_some()) {
-        Some("spec.bootstrap.restore")
+        Some(RESTORE)
     } else {
         None
     }
@@ -23,7 +26,7 @@ pub fn missing(spec: &EtcdClusterSpec) -> Option<&'static str> {
 
 /// Whether a field that can not be honoured does not matter any more: how a cluster begins is past once it has members.
 pub(crate) fn is_past(scene: &Scene<'_>, field: &str) -> bool {
-    field == "spec.bootstrap.restore" && !scene.members.is_empty()
+    field == RESTORE && !scene.members.is_empty()
 }
 
 pub(crate) fn decline(scene: &Scene<'_>, status: &mut EtcdClusterStatus, field: &str) {

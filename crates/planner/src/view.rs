@@ -107,6 +107,12 @@ impl ClusterView {
         self.cluster.as_ref().filter(|c| c.metadata.deletion_timestamp.is_none())
     }
 
+    /// Whether there is a cluster to work on that asks for nothing this version does not do.
+    pub fn is_supported(&self) -> bool {
+        let past = |field: &str| field == crate::support::RESTORE && !self.members.is_empty();
+        self.living_cluster().is_some_and(|c| crate::support::missing(&c.spec).is_none_or(past))
+    }
+
     /// The etcd cluster that was formed, once it is on record, with the cluster or with its members.
     pub fn etcd_cluster(&self) -> Option<u64> {
         let cluster = self.cluster.as_ref()?;
@@ -329,7 +335,7 @@ impl<'a> Scene<'a> {
     pub fn is_formed(&self) -> bool {
         self.cluster_id().is_some()
             || self.identity.cluster_id.is_some()
-            || self.members.iter().any(|m| m.has_joined() || m.is_settled_seed())
+            || self.members.iter().any(|m| m.has_joined() || m.is_settled_seed() || m.member.spec.dormant)
     }
 
     /// Whether a member has certainly never had data: it is not on record as having joined, and etcd, which has to answer

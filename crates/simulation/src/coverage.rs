@@ -39,6 +39,7 @@ impl Coverage {
             Action::DeleteMember { .. } => "(broken)",
             Action::ReleaseMember { because: planner::Release::OutOfEtcd, .. } => "(out of etcd)",
             Action::ReleaseMember { because: planner::Release::NeverFormed, .. } => "(never formed)",
+            Action::ReleaseMember { because: planner::Release::Outsider, .. } => "(outsider)",
             Action::ReleaseMember { .. } => "(cluster deleted)",
             _ => "",
         };

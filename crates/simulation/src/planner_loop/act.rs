@@ -103,6 +103,9 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
             let spec = json!({ "initialCluster": initial_cluster });
             Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": { "uid": uid }, "spec": spec }))
         }
+        Action::LabelMember { name, uid, labels } => {
+            Call::Patch(ETCD_MEMBER, name.clone(), relabel(uid, labels))
+        }
         Action::GuardMember { name, uid, finalizers }
         | Action::ReleaseMember { name, uid, finalizers, .. } => {
             let metadata =

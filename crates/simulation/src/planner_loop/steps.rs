@@ -95,7 +95,7 @@ impl Simulation {
         let now = std::time::Duration::from_millis(self.world.now);
         let mut pass = Pass::begin(self.world.now, key, entry, quorum_at, settings, entropy);
         let operator = self.operators.get_mut(&id)?;
-        operator.workers.entry(key.clone()).or_default().memory.watchman.look(&mut pass.view, now);
+        operator.workers.entry(key.clone()).or_default().memory.watchman.look_at_pods(&mut pass.view, now);
         Some(pass)
     }
 

@@ -304,6 +304,7 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::AdoptVolume { .. }
         | Action::SetDormant { .. }
         | Action::SeekLost { .. }
+        | Action::LabelMember { .. }
         | Action::GuardMember { .. }
         | Action::LabelPod { .. }
         | Action::SettlePod { .. }
