@@ -41,7 +41,9 @@ fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
 /// to etcd by its name has data.
 fn is_outdated(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
     let fresh = !member.has_joined() && member.status.member_id.is_none() && member.serving().is_none();
-    fresh && is_blank(member) && !member.is_deleting() && !is_made_from(&member.member.spec, &scene.target())
+    // A joiner that etcd has never heard of by name has certainly never run.
+    let blank = !member.member.spec.bootstrap || is_blank(member);
+    fresh && blank && !member.is_deleting() && !is_made_from(&member.member.spec, &scene.target())
 }
 
 /// Whether nothing can have been written for a member: its first Pod has never served. A Pod that came long after the claim
@@ -50,9 +52,12 @@ fn is_outdated(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
 fn is_blank(member: &MemberView) -> bool {
     let made = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|t| t.0);
     let claim = member.volume.as_ref().map(|claim| &claim.metadata);
+    if member.volume.as_ref().is_some_and(|claim| !is_bound(claim)) {
+        return true;
+    }
     match (&member.pod, claim) {
         (None, None) => true,
-        (None, Some(_)) => member.volume.as_ref().is_some_and(|c| !is_bound(c)),
+        (None, Some(_)) => false,
         (Some(pod), None) => member.is_memory() && member.owns(&pod.metadata) && never_served(pod),
         (Some(pod), Some(claim)) => {
             let together =

@@ -244,7 +244,7 @@ impl MemberView {
     /// owner off, or brought it back from a backup without. What a user orphans on purpose by deleting the member stays so.
     pub(crate) fn disowned(&self, metadata: &ObjectMeta) -> Option<Vec<OwnerReference>> {
         let leaves = self.is_deleting() || metadata.deletion_timestamp.is_some();
-        if controller_uid(metadata).is_some() || leaves || !self.has_on_record(metadata) {
+        if controller_uid(metadata).is_some() || leaves || !self.owns(metadata) {
             return None;
         }
         let present = metadata.owner_references.clone().unwrap_or_default();
@@ -262,8 +262,14 @@ impl MemberView {
     pub(crate) fn owns(&self, metadata: &ObjectMeta) -> bool {
         match controller_uid(metadata) {
             Some(owner) => !self.uid().is_empty() && owner == self.uid(),
-            None => self.has_on_record(metadata),
+            None => self.has_on_record(metadata) || self.mounts(metadata),
         }
+    }
+
+    /// Whether its own Pod runs on this claim: it can not be another one as long as that Pod is there.
+    fn mounts(&self, metadata: &ObjectMeta) -> bool {
+        let own = |pod: &Pod| !self.uid().is_empty() && controller_uid(&pod.metadata) == Some(self.uid());
+        metadata.name.as_deref() == Some(&names::pvc(self.name())) && self.pod.as_ref().is_some_and(own)
     }
 
     fn has_on_record(&self, metadata: &ObjectMeta) -> bool {

@@ -223,6 +223,9 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let differ =
         |field: fn(&Value) -> &Value| members.windows(2).any(|pair| field(&pair[0]) != field(&pair[1]));
     // Two clusters under the same ids: a seed with fixed flags has begun anew without its data.
+    if because == reason::QUORUM_LOST && is_littered(world, &name) {
+        return (available == "False").then_some(());
+    }
     if because == reason::MEMBERS_DISAGREE {
         return (available == "False" && !world.ledger.fixed_pods.is_empty()).then_some(());
     }
@@ -244,7 +247,18 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
         let disowned = [POD, CLAIM]
             .into_iter()
             .any(|kind| belongings(world, kind, &name_of(cluster)).iter().any(|object| is_ownerless(object)));
-        return (lost || disowned || world.disks.values().any(|d| d.spoilt)).then_some(());
+        // A seed whose Pod is not its first may have served, and is not made anew from a corrected spec.
+        let late = |c: &Arc<Value>| {
+            let pod = name_of(c).strip_prefix("data-").and_then(|member| world.object(POD, member));
+            let made = |o: &Value| {
+                o["metadata"]["creationTimestamp"].as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok())
+            };
+            let apart =
+                |pod: &Value| Some(made(pod)?.duration_since(made(c)?) > jiff::SignedDuration::from_secs(60));
+            pod.is_none_or(|pod| apart(&pod).unwrap_or(false))
+        };
+        let not_first = belongings(world, CLAIM, &name_of(cluster)).iter().any(late);
+        return (lost || disowned || not_first || world.disks.values().any(|d| d.spoilt)).then_some(());
     }
     let known = world.etcd_cluster(&uid_of(cluster));
     let id = known.or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())?;
