@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn volume(terms: serde_json::Value) -> PersistentVolume {
+    fn volume(terms: &serde_json::Value) -> PersistentVolume {
         serde_json::from_value(
             json!({ "spec": { "nodeAffinity": { "required": { "nodeSelectorTerms": terms } } } }),
         )
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn t27_a_volume_is_stranded_if_no_node_it_is_tied_to_takes_pods() {
-        let tied = volume(json!([{ "matchExpressions": [
+        let tied = volume(&json!([{ "matchExpressions": [
             { "key": "kubernetes.io/hostname", "operator": "In", "values": ["one"] },
         ] }]));
         assert!(!is_stranded(&tied, &[node("one", true, false)]), "its node is merely full");
@@ -159,7 +159,7 @@ mod tests {
     fn t27_a_volume_that_can_move_is_never_stranded() {
         assert!(!is_stranded(&PersistentVolume::default(), &[]));
         let zonal =
-            volume(json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]));
+            volume(&json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]));
         assert!(
             !is_stranded(&zonal, &[node("one", false, false), node("two", true, false)]),
             "another node of its zone"
