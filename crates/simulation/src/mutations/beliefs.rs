@@ -12,6 +12,16 @@ pub(super) fn ended_pods_run(view: &mut ClusterView) {
     }
 }
 
+/// Takes etcd's word for a member that has started away, too.
+fn unnamed(view: &mut ClusterView, is: impl Fn(&MemberView) -> bool) {
+    let names: Vec<String> = view.members.iter().filter(|m| is(m)).map(|m| m.name().to_owned()).collect();
+    for row in view.etcd.membership.iter_mut().flat_map(|seen| &mut seen.fact.members) {
+        if names.contains(&row.name) {
+            row.name = String::new();
+        }
+    }
+}
+
 fn forget_joining(member: &mut MemberView) {
     if let Some(status) = &mut member.member.status {
         status.member_id = None;
@@ -21,12 +31,14 @@ fn forget_joining(member: &mut MemberView) {
 }
 
 pub(super) fn never_joined_without_volume(view: &mut ClusterView) {
+    unnamed(view, |m| !m.is_memory() && m.volume.is_none());
     for member in view.members.iter_mut().filter(|m| !m.is_memory() && m.volume.is_none()) {
         forget_joining(member);
     }
 }
 
 pub(super) fn memory_never_had_a_pod(view: &mut ClusterView) {
+    unnamed(view, |m| m.is_memory() && m.pod.is_none());
     for member in view.members.iter_mut().filter(|m| m.is_memory() && m.pod.is_none()) {
         forget_joining(member);
     }

@@ -113,7 +113,8 @@ pub fn all() -> &'static [Mutation] {
         Mutation::new("ended-pods-stay", "T4: only an absent Pod is made anew")
             .believing(beliefs::ended_pods_run),
         Mutation::new("blank-volume", "T7: a volume that is gone is made anew")
-            .believing(beliefs::never_joined_without_volume),
+            .believing(beliefs::never_joined_without_volume)
+            .blindly(),
         Mutation::new("late-claim", "T7: a member is on record with the claim that was there before")
             .recording_unseen(),
         Mutation::new("orphans-stay", "T9: what etcd lists and nobody stands for stays")
@@ -153,7 +154,8 @@ pub fn all() -> &'static [Mutation] {
             .planning(plans::pause_deletes)
             .blindly(),
         Mutation::new("memory-starts-again", "H27: a member in memory gets another Pod")
-            .believing(beliefs::memory_never_had_a_pod),
+            .believing(beliefs::memory_never_had_a_pod)
+            .blindly(),
         Mutation::new("budget-stays", "H28: the budget is made once").planning(plans::budget_stays),
         Mutation::new("new-forever", "H31: a seed may form a cluster at every start")
             .believing(beliefs::seeds_are_settled)

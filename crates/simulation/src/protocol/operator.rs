@@ -15,11 +15,12 @@ use api::{EtcdCluster, EtcdMember, ids, names};
 use etcd::{Membership, Status};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, PersistentVolumeClaim, Pod as KubePod, PodCondition, PodSpec, PodStatus,
+    Container, ContainerState, ContainerStateWaiting, ContainerStatus, PersistentVolumeClaim, Pod as KubePod,
+    PodCondition, PodSpec, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use planner::{Action, ClusterView, MemberView, Plan, Seen};
+use planner::{Action, ClusterView, MemberView, Plan, Seen, Sightings};
 
 use super::state::{Claim, Leaving, Member, Members, NAMES, Op, Pod, Row, State, Volume};
 use super::variant::Variant;
@@ -152,6 +153,12 @@ impl Operator {
                 true => Ok(etcd.status(index)),
                 false => Err(etcd::Error::Unreachable { member: name(index) }),
             }),
+            // Whoever is down has been for a while.
+            seen: Sightings {
+                silent: (!seen.up).then(|| SignedDuration::from_mins(5)),
+                restarts: if seen.restarted { 100 } else { 0 },
+                ..Sightings::default()
+            },
             member,
             ..MemberView::default()
         }
@@ -183,6 +190,13 @@ impl Operator {
                     name: "etcd".to_owned(),
                     ready: seen.up,
                     restart_count: if seen.restarted { 100 } else { 0 },
+                    state: (seen.restarted && !seen.up).then(|| ContainerState {
+                        waiting: Some(ContainerStateWaiting {
+                            reason: Some("CrashLoopBackOff".to_owned()),
+                            message: None,
+                        }),
+                        ..ContainerState::default()
+                    }),
                     ..ContainerStatus::default()
                 }]),
                 ..PodStatus::default()

@@ -44,7 +44,13 @@ impl Variant {
     pub(super) fn distort_view(self, view: &mut ClusterView) {
         match self {
             Self::BlankVolume => {
+                // Neither the record nor etcd's own word counts.
+                let rows = view.etcd.membership.iter_mut().flat_map(|seen| &mut seen.fact.members);
+                let mut rows: Vec<_> = rows.collect();
                 for member in view.members.iter_mut().filter(|m| m.volume.is_none()) {
+                    for row in rows.iter_mut().filter(|row| row.name == member.name()) {
+                        row.name = String::new();
+                    }
                     member.member.status.get_or_insert_default().member_id = None;
                 }
             }
