@@ -23,6 +23,11 @@ pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &
     let mut broken: Vec<_> = scene.running().filter_map(|m| Some((m, broken(scene, m)?))).collect();
     broken.sort_by_key(|(m, _)| m.serving().is_some());
     for (member, loss) in broken {
+        // Between two crashes, and not in the moment in which it may come up.
+        let runs = || member.pod.as_ref().is_none_or(|pod| crash_loop(pod).is_none());
+        if matches!(loss, Loss::CrashLoop { .. }) && runs() {
+            continue;
+        }
         let row = member.row_in(list);
         match may_replace(scene, list, member, row.map(|row| row.id), loss) {
             Verdict::Safe => {
@@ -91,7 +96,7 @@ pub(crate) fn broken(scene: &Scene<'_>, member: &MemberView) -> Option<Loss> {
     }
     let pod = member.pod.as_ref().filter(|p| member.owns(&p.metadata))?;
     let silent = member.seen.silent.is_some_and(|silent| silent >= SILENCE) && member.seen.restarts >= AGAIN;
-    crash_loop(pod)
+    crashes(pod)
         .filter(|_| silent)
         .map(|restarts| Loss::CrashLoop { restarts })
         .or_else(|| lost_node(scene, member))
@@ -140,17 +145,16 @@ pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// The number of restarts of an etcd that is down between two crashes. Running out of memory is not cured by a
-/// replacement (H32).
+/// The number of restarts of an etcd that keeps dying. Running out of memory is not cured by a replacement (H32).
+fn crashes(pod: &Pod) -> Option<i32> {
+    let etcd = etcd_status(pod).filter(|_| pod.metadata.deletion_timestamp.is_none())?;
+    (!etcd.ready && etcd.restart_count >= RESTARTS && !out_of_memory(etcd)).then_some(etcd.restart_count)
+}
+
+/// The same, while it is down between two crashes.
 pub(crate) fn crash_loop(pod: &Pod) -> Option<i32> {
-    if pod.metadata.deletion_timestamp.is_some() {
-        return None;
-    }
-    let etcd = etcd_status(pod)?;
-    let state = etcd.state.as_ref()?;
-    let backs_off = state.waiting.as_ref().is_some_and(|w| w.reason.as_deref() == Some("CrashLoopBackOff"));
-    (backs_off && !etcd.ready && etcd.restart_count >= RESTARTS && !out_of_memory(etcd))
-        .then_some(etcd.restart_count)
+    let waiting = etcd_status(pod)?.state.as_ref()?.waiting.as_ref()?;
+    crashes(pod).filter(|_| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
 }
 
 /// The state of the container that runs etcd.

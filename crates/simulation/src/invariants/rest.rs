@@ -86,7 +86,12 @@ fn gone(world: &World, name: &str) -> Result<(), String> {
     }
     for kind in [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET] {
         // What a user took the owner off is theirs, except for members: the operator makes those its own again.
-        let theirs = |o: &&Arc<Value>| kind != ETCD_MEMBER && is_ownerless(o);
+        // A claim is held by the Pod that mounts it, and that may be theirs.
+        let held = |o: &Arc<Value>| {
+            let pod = name_of(o).strip_prefix("data-").and_then(|member| world.object(POD, member));
+            kind == CLAIM && pod.is_some_and(|pod| is_ownerless(&pod))
+        };
+        let theirs = |o: &&Arc<Value>| kind != ETCD_MEMBER && (is_ownerless(o) || held(o));
         if let Some(left) = belongings(world, kind, name).iter().find(|o| !theirs(o)) {
             return Err(format!("{} {} is left of deleted cluster {name}", kind.kind, name_of(left)));
         }
@@ -258,7 +263,11 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
             pod.is_none_or(|pod| apart(&pod).unwrap_or(false))
         };
         let not_first = belongings(world, CLAIM, &name_of(cluster)).iter().any(late);
-        return (lost || disowned || not_first || world.disks.values().any(|d| d.spoilt)).then_some(());
+        // Its status was emptied, and the volumes of those who had joined are gone.
+        let ever = world.ever_formed(&uid_of(cluster));
+        let forgotten = ever.iter().any(|id| world.etcds.disaster(*id).is_some());
+        return (lost || disowned || not_first || forgotten || world.disks.values().any(|d| d.spoilt))
+            .then_some(());
     }
     let known = world.etcd_cluster(&uid_of(cluster));
     let id = known.or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())?;

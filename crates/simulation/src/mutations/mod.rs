@@ -32,6 +32,8 @@ pub struct Mutation {
     pub records_unseen: bool,
     /// Takes no live look before it acts.
     pub blind: bool,
+    /// Ends a pass at the first step that fails.
+    pub stops: bool,
 }
 
 /// The operator as it is.
@@ -49,6 +51,7 @@ impl Mutation {
             believes_strangers: false,
             records_unseen: false,
             blind: false,
+            stops: false,
             sweeps: false,
             unscripted: false,
         }
@@ -79,6 +82,11 @@ impl Mutation {
         self
     }
 
+    const fn stopping(mut self) -> Self {
+        self.stops = true;
+        self
+    }
+
     const fn blindly(mut self) -> Self {
         self.blind = true;
         self
@@ -102,7 +110,7 @@ impl Mutation {
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 38] = [
+    static ALL: [Mutation; 39] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum)
             .blindly(),
@@ -193,6 +201,12 @@ pub fn all() -> &'static [Mutation] {
         Mutation::new("believes-an-impostor", "T28: who is not on the list is not there")
             .believing(beliefs::only_the_list)
             .by_seeds_alone(),
+        Mutation::new(
+            "stops-at-the-first-failure",
+            "T32: what one member is refused keeps the others waiting",
+        )
+        .stopping()
+        .by_seeds_alone(),
         Mutation::new("sweeps-all-namespaces", "T30: the listing of one namespace empties the others")
             .sweeping()
             .by_seeds_alone(),

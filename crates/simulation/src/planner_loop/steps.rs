@@ -414,7 +414,7 @@ impl Simulation {
         }
         pass.failed.push(action.clone());
         pass.stop.get_or_insert(stop);
-        pass.phase = Phase::Act(index + 1);
+        pass.phase = if self.mutation.stops { Phase::Report(0) } else { Phase::Act(index + 1) };
     }
 
     fn note_refusal(&mut self, pass: &Pass, action: &Action) {
