@@ -159,12 +159,11 @@ impl Reconciler {
                 }
                 Err(error) => {
                     self.reporter.failed(key, view, &error);
-                    if let Some((object, why)) = error.refusal() {
-                        memory.refused.insert(object, why);
-                        memory.restraint.refused(action, self.started.elapsed());
-                    } else if matches!(error, Error::Relabelled(_)) {
+                    let refusal = error.refusal();
+                    if refusal.is_some() || matches!(error, Error::Relabelled(_)) {
                         memory.restraint.refused(action, self.started.elapsed());
                     }
+                    memory.refused.extend(refusal);
                     failed.push((action, error));
                 }
             }
