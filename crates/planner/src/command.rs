@@ -90,17 +90,16 @@ fn starts_new(member: &MemberView, formed: bool) -> bool {
 }
 
 /// What a first Pod starts with; later ones have it in their command line.
-pub(crate) fn start_annotations(
-    member: &MemberView,
-    formed: bool,
-    joined: bool,
-) -> Option<BTreeMap<String, String>> {
-    let start = (!joined).then(|| Start::of(member, formed, joined))?;
+pub(crate) fn start_annotations(member: &MemberView, formed: bool, joined: bool) -> BTreeMap<String, String> {
+    if joined {
+        return BTreeMap::new();
+    }
+    let start = Start::of(member, formed, joined);
     let annotations = [
         (annotation::INITIAL_CLUSTER, start.initial_cluster),
         (annotation::INITIAL_CLUSTER_STATE, start.state),
     ];
-    Some(annotations.map(|(key, value)| (key.to_owned(), value)).into())
+    annotations.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
 pub(crate) fn start_environment(joined: bool) -> Option<Vec<EnvVar>> {

@@ -159,7 +159,10 @@ impl Look {
             }
             Must::BeAlone { uid } => found.len() == 1 && this(uid).is_some(),
             Must::NotBelongTo { member, recorded, labels } => {
-                let known = |o: &Value| uid_of(o).is_some_and(|uid| recorded.iter().any(|r| r == uid));
+                let known = |o: &Value| {
+                    uid_of(o).is_some_and(|uid| recorded.iter().any(|r| r == uid))
+                        || made_for(o) == Some(member)
+                };
                 let belongs = |o: &&Value| controller(o).map_or_else(|| known(o), |owner| owner == member);
                 match one.filter(belongs) {
                     Some(found) => return Err(unlabelled(self.what(), found, labels)),
@@ -194,7 +197,10 @@ pub fn occupied(what: &str, wanted: &ObjectMeta, found: &Value) -> Contradiction
     let owner = controller_uid(wanted);
     let labels = wanted.labels.clone().unwrap_or_default();
     let made_by_us = found["metadata"]["labels"][labels::MANAGED_BY] == labels::OPERATOR;
-    if controller(found) == owner || (controller(found).is_none() && made_by_us && is_clusters(wanted)) {
+    let free = controller(found).is_none();
+    let ours = free
+        && (made_for(found).is_some_and(|uid| Some(uid) == owner) || (made_by_us && is_clusters(wanted)));
+    if controller(found) == owner || ours {
         return unlabelled(what.to_owned(), found, &labels);
     }
     let owners = found["metadata"]["ownerReferences"].as_array();
@@ -266,6 +272,11 @@ fn uid_of(object: &Value) -> Option<&str> {
 fn controller(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|o| o["controller"] == Value::Bool(true))?["uid"].as_str()
+}
+
+/// The UID of the member that a Pod was made for.
+fn made_for(pod: &Value) -> Option<&str> {
+    pod["metadata"]["annotations"][labels::annotation::MEMBER_UID].as_str()
 }
 
 fn pod(object: &Value) -> Option<k8s_openapi::api::core::v1::Pod> {

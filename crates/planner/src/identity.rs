@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use api::conditions::{self, reason};
-use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, ids, labels};
+use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, ids, labels, names};
 use kube::ResourceExt;
 
 use crate::view::{ClusterView, MemberView, Scene, controller_uid};
@@ -42,9 +42,10 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
         view.members.iter().filter(|m| uid.is_some() && controller_uid(&m.member.metadata) == uid).collect();
     let free: Vec<_> = view.members.iter().filter(|m| controller_uid(&m.member.metadata).is_none()).collect();
 
-    // Whom a user has deleted decides nothing, as long as somebody stays: that is how a conflict is resolved.
-    let (deciding, leaving): (Vec<_>, Vec<_>) = free.iter().copied().partition(|m| !m.is_deleting());
-    let deciding = if deciding.is_empty() && owned.is_empty() { leaving } else { deciding };
+    // Whom a user has deleted decides nothing: that is how a conflict is resolved, and what is left of a deleted cluster
+    // is not taken up. It is another matter if it was made for this very object.
+    let deciding = free.iter().copied().filter(|m| !m.is_deleting() || is_made_for(cluster, m));
+    let deciding: Vec<_> = deciding.collect();
 
     // What the object is known to stand for. Before that, a token is only what a seed would be made with, and gives way
     // to that of members which were there before.
@@ -85,6 +86,12 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
 
 fn token(member: &MemberView) -> &str {
     &member.member.spec.cluster_token
+}
+
+fn is_made_for(cluster: &EtcdCluster, member: &MemberView) -> bool {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    token(member) == names::cluster_token(&namespace, &name, uid)
 }
 
 /// The id of the etcd cluster that a member's own etcd named, on record or in this pass.
@@ -320,6 +327,32 @@ mod tests {
         world.member(2).etcd = silent;
         world.pass();
         assert!(world.view.members[2].member.status.as_ref().unwrap().cluster_id.is_some());
+    }
+
+    #[test]
+    fn t25_what_is_left_of_a_deleted_cluster_is_not_taken_up() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c").replicas(1));
+        let deleted = Some(conditions::wire_time(crate::fixtures::now()));
+        world.member(0).member.metadata.deletion_timestamp = deleted;
+        let actions = world.plan().actions;
+        assert!(
+            matches!(&actions[..], [Action::ReleaseMember { because: crate::Release::Outsider, .. }, ..]),
+            "{actions:?}"
+        );
+
+        // One that was made for this very object is its last copy.
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let member = &mut world.member(0).member.metadata;
+        member.owner_references = None;
+        member.deletion_timestamp = Some(conditions::wire_time(crate::fixtures::now()));
+        world.view.cluster.as_mut().unwrap().status = None;
+        let done = world.settle();
+        assert!(
+            !done.iter().any(
+                |a| matches!(a, Action::ReleaseMember { name, .. } if *name == world.view.members[0].name())
+            ),
+            "{done:?}"
+        );
     }
 
     #[test]

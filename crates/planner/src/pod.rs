@@ -103,15 +103,14 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool, joined: boo
     if member.status.is_voter {
         own.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
     }
+    let mut notes = command::start_annotations(member, formed, joined);
+    notes.insert(labels::annotation::MEMBER_UID.to_owned(), member.uid().to_owned());
     Pod {
         metadata: ObjectMeta {
             name: Some(member.name().to_owned()),
             namespace: member.member.metadata.namespace.clone(),
             labels: metadata::merge(Some(own), &extra.labels),
-            annotations: metadata::merge(
-                command::start_annotations(member, formed, joined),
-                &extra.annotations,
-            ),
+            annotations: metadata::merge(Some(notes), &extra.annotations),
             owner_references: controlled_by(&member.member),
             ..ObjectMeta::default()
         },
@@ -409,10 +408,35 @@ mod tests {
         member.volume.as_mut().unwrap().metadata.owner_references = None;
         let done = world.settle();
         assert!(matches!(&done[..], [Action::AdoptVolume { .. }, Action::AdoptPod { .. }]), "{done:?}");
-        let member = world.member(0);
-        member.pod.as_mut().unwrap().metadata.owner_references = None;
-        member.pod.as_mut().unwrap().metadata.uid = Some("another".into());
+        let pod = &mut world.member(0).pod.as_mut().unwrap().metadata;
+        pod.owner_references = None;
+        pod.uid = Some("another".into());
+        pod.annotations.as_mut().unwrap().remove(labels::annotation::MEMBER_UID);
         assert_eq!(world.plan().actions, [], "a stranger's stays a stranger's");
         assert!(world.plan().complaint.unwrap().contains("not owned by EtcdMember"));
+    }
+
+    #[test]
+    fn t26_a_pod_says_for_whom_it_was_made_when_owner_and_record_are_lost() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let member = world.member(0);
+        member.member.status = None;
+        member.pod.as_mut().unwrap().metadata.owner_references = None;
+        member.volume.as_mut().unwrap().metadata.owner_references = None;
+        let done = world.settle();
+        assert!(matches!(&done[..], [Action::AdoptVolume { .. }, Action::AdoptPod { .. }, ..]), "{done:?}");
+
+        let member = world.member(0);
+        member.member.status = None;
+        member.pod = None;
+        member.etcd = None;
+        let claim = &mut member.volume.as_mut().unwrap().metadata;
+        claim.owner_references = None;
+        let copied = (labels::annotation::MEMBER_UID.to_owned(), member.member.metadata.uid.clone().unwrap());
+        claim.annotations = Some([copied].into());
+        world.view.etcd.membership = None;
+        let actions = world.plan().actions;
+        let used = |a: &Action| matches!(a, Action::AdoptVolume { .. } | Action::CreatePod(_));
+        assert!(!actions.iter().any(used), "a claim may be a copy with older data: {actions:?}");
     }
 }

@@ -258,18 +258,28 @@ impl MemberView {
     }
 
     /// Whether an object of the member's name is really its own (H14, H15): by its owner, or, if somebody has taken that
-    /// off, because the member has this very object on record.
+    /// off, because the member has this very object on record, or the Pod says for whom it was made. A claim can be brought
+    /// back from a backup with all that it says; so it is taken at its word only while the member's own Pod runs on it.
     pub(crate) fn owns(&self, metadata: &ObjectMeta) -> bool {
         match controller_uid(metadata) {
             Some(owner) => !self.uid().is_empty() && owner == self.uid(),
-            None => self.has_on_record(metadata) || self.mounts(metadata),
+            None => self.has_on_record(metadata) || self.mounts(metadata) || self.is_made_for(metadata),
         }
     }
 
     /// Whether its own Pod runs on this claim: it can not be another one as long as that Pod is there.
     fn mounts(&self, metadata: &ObjectMeta) -> bool {
-        let own = |pod: &Pod| !self.uid().is_empty() && controller_uid(&pod.metadata) == Some(self.uid());
+        let own = |pod: &Pod| match controller_uid(&pod.metadata) {
+            Some(owner) => !self.uid().is_empty() && owner == self.uid(),
+            None => self.is_made_for(&pod.metadata),
+        };
         metadata.name.as_deref() == Some(&names::pvc(self.name())) && self.pod.as_ref().is_some_and(own)
+    }
+
+    fn is_made_for(&self, pod: &ObjectMeta) -> bool {
+        let maker = pod.annotations.as_ref().and_then(|a| a.get(labels::annotation::MEMBER_UID));
+        pod.name.as_deref() == Some(self.name())
+            && maker.is_some_and(|uid| !uid.is_empty() && uid == self.uid())
     }
 
     fn has_on_record(&self, metadata: &ObjectMeta) -> bool {

@@ -72,10 +72,11 @@ fn is_misled(world: &World, pass: &PassFacts<'_>) -> bool {
 }
 
 /// T7, a consequence of rule 3: nobody gets a vote before it is written down that it has joined. A status that a user has
-/// emptied since the pass began is nobody's fault.
+/// emptied since the pass began, or a moment before that, of which the watch has not told yet, is nobody's fault.
 fn on_record(world: &World, pass: &PassFacts<'_>, member: &str, id: u64) -> Option<Violation> {
     let object = world.object(ETCD_MEMBER, member)?;
-    let emptied = world.ledger.status_lost_at.get(&uid_of(&object)).is_some_and(|at| *at >= pass.began);
+    let heard = pass.began.saturating_sub(world.temper.slowest_watch);
+    let emptied = world.ledger.status_lost_at.get(&uid_of(&object)).is_some_and(|at| *at >= heard);
     let recorded = object["status"]["memberID"].as_str().and_then(api::ids::parse);
     (recorded != Some(id) && !emptied).then(|| {
         Violation::new(3, format!("{member} gets a vote, and it is not on record that it has joined"))
@@ -278,7 +279,7 @@ fn confirmed(world: &World, name: &str, written: &serde_json::Value, since: Mill
     }
     let cluster = world.etcd_cluster(&uid_of(&stored))?;
     let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
-    let late = quorum_at + CONFIRMED < since;
+    let late = quorum_at + CONFIRMED < since && !super::is_misvoted(world, cluster);
     late.then(|| {
         Violation::new(
             6,

@@ -219,6 +219,19 @@ fn owner(object: &Value) -> &str {
     object["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default()
 }
 
+/// Whether one of the members on record has not got the disk any more that it joined with.
+fn lost_data(world: &World, members: &[Arc<Value>]) -> bool {
+    members.iter().any(|m| {
+        let kept = [(POD, name_of(m), "podUID"), (CLAIM, names::pvc(&name_of(m)), "pvcUID")];
+        kept.into_iter().any(|(kind, name, key)| {
+            let recorded = m["status"][key].as_str();
+            let found = world.object(kind, &name).map(|o| uid_of(&o));
+            let matters = kind == CLAIM || m["spec"]["storage"]["medium"] == "Memory";
+            matters && recorded.is_some() && found.as_deref() != recorded
+        })
+    })
+}
+
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
 fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
@@ -287,7 +300,19 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     // A member that only its user can give up, and others that can not leave because of it: the operator was told to wait
     // for ever.
     let waits = world.temper.lost_member_timeout.is_none() && lost;
+    // A member of a predecessor's that has begun anew under its old ids, or whose own Pod can not be told from a stranger's:
+    // it has lost its owner and the record of it.
+    let misvoted = super::is_misvoted(world, id);
+    let unknown = |p: &Arc<Value>| {
+        let recorded = world.object(ETCD_MEMBER, &name_of(p)).map(|m| m["status"]["podUID"].clone());
+        is_ownerless(p)
+            && p["metadata"]["annotations"][labels::annotation::MEMBER_UID].is_null()
+            && recorded.is_some_and(|uid| uid != p["metadata"]["uid"])
+    };
+    let estranged = belongings(world, POD, &name).iter().any(unknown);
+    // A voter whose member a user deleted, and whose Pod they told to stay, can not be asked; another one has lost its data.
+    let needed = available == "True" && is_littered(world, &name) && lost_data(world, &members);
     let says = condition(cluster, conditions::DEGRADED)?.0 == "True"
         || condition(cluster, conditions::PROGRESSING)?.1 == reason::DEADLINE_EXCEEDED;
-    (waits && says).then_some(())
+    ((waits || misvoted || estranged || needed) && says).then_some(())
 }

@@ -169,6 +169,8 @@ impl Simulation {
         self.replicas += 1;
         let id = self.replicas;
         self.world.note(|_| format!("operator {id} leads"));
+        // Whoever starts knows nothing of what was tried before.
+        self.world.ledger.writes.clear();
         let eyes = Eyes::open(&self.world, self.mutation.sweeps);
         let operator = Operator { eyes, workers: BTreeMap::new(), skew: self.skew, still_until: 0 };
         self.operators.insert(id, operator);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::agenda::{Event, PodEvent};
 use super::{World, namespace};
 use crate::Millis;
-use crate::apiserver::kind::{CLAIM, POD};
+use crate::apiserver::kind::{CLAIM, ETCD_MEMBER, POD};
 use crate::etcd::{DiskId, Flags, ProcessId};
 use crate::invariants::Violation;
 use crate::script::{MINUTE, SECOND};
@@ -414,8 +414,9 @@ impl World {
         // A member that is cut off has an old list to tell, and what has no label is not seen.
         let undisturbed = undisturbed && self.etcds.network_is_whole() && self.ledger.unlabelled.is_empty();
         let serves = |id: Option<u64>| id.is_some_and(|id| self.etcds.quorum_serves(id));
-        let looked_after =
-            self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));
+        // A Pod that its user told to stay when its member went is theirs.
+        let looked_after = self.object(ETCD_MEMBER, &name).is_some()
+            && self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));
         if words.contains("unequal")
             && undisturbed
             && looked_after

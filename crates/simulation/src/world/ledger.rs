@@ -62,6 +62,8 @@ pub struct MemberFact {
     pub user_deleted: bool,
     /// It went when no cluster of its name was there to take it out of etcd.
     pub unattended: bool,
+    /// It was told to leave while there was one.
+    pub told_to_leave: bool,
     pub stripped: bool,
     pub operator_deleted: bool,
 }
@@ -141,7 +143,9 @@ impl Ledger {
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
         let cluster = object["spec"]["clusterName"].as_str().unwrap_or_default();
-        fact.unattended = !fact.exists && !self.clusters.values().any(|c| c.lives() && c.name == cluster);
+        let attended = self.clusters.values().any(|c| c.lives() && c.name == cluster);
+        fact.unattended = !fact.exists && !attended;
+        fact.told_to_leave |= fact.deleting && fact.exists && attended;
         fact.id = object["status"]["memberID"].as_str().and_then(ids::parse).or(fact.id);
         let owners = object["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true)));
@@ -232,6 +236,8 @@ impl World {
     pub(super) fn destroy_claim(&mut self, disk: &DiskId, owner: &str, claim: &str) {
         let clusters = self.kept_clusters();
         let before: Vec<usize> = clusters.iter().map(|kept| self.etcds.volumes(kept.id).surviving).collect();
+        let struck = clusters.iter().filter(|kept| self.etcds.disaster(kept.id).is_some());
+        let disasters: Vec<u64> = struck.map(|kept| kept.id).collect();
         self.lose_disk(disk, "its claim is gone");
         self.etcds.forget_disk(disk);
         let by_user = self.ledger.user_volumes.contains(&disk.0);
@@ -241,18 +247,20 @@ impl World {
         let stripped = member.is_some_and(|m| m.stripped);
         let user_deleted = member.is_some_and(|m| m.user_deleted);
         let unattended = member.is_some_and(|m| m.unattended);
+        let told_to_leave = member.is_some_and(|m| m.told_to_leave);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
         for (kept, before) in clusters.iter().zip(before) {
             let id = kept.id;
             // Before anybody knew that a cluster had formed, a seed may be taken back.
             let known = self.ledger.clusters.values().any(|c| c.id == Some(id));
-            // Without a cluster object there is nobody to take a member out of etcd that its user has deleted.
-            // Both records were emptied before its etcd was heard again: nothing tells that it ever joined.
-            let forgotten = self.ledger.clusters.get(&kept.uid).is_some_and(|c| c.status_lost)
-                && self.ledger.status_lost_at.contains_key(owner);
-            let by_user = by_user
-                || (user_deleted && forgotten)
-                || (user_deleted && (kept.uid.is_empty() || unattended));
+            // Both records were emptied before its etcd was heard again, or all its data had been deleted: nothing tells
+            // that it ever joined.
+            let emptied = self.ledger.clusters.get(&kept.uid).is_some_and(|c| c.status_lost);
+            let forgotten =
+                emptied && (self.ledger.status_lost_at.contains_key(owner) || disasters.contains(&id));
+            // Without a cluster object there is nobody to take a member out of etcd that was told to leave.
+            let alone = kept.uid.is_empty() || unattended;
+            let by_user = by_user || (user_deleted && (forgotten || alone)) || (told_to_leave && unattended);
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
