@@ -62,6 +62,8 @@ pub mod reason {
     /// Something of an earlier cluster of this name is still there, and nothing is formed beside it.
     pub const WAITING_FOR_LEFTOVERS: &str = "WaitingForLeftovers";
 
+    /// The cluster is being deleted. Added by this project.
+    pub const DELETING: &str = "Deleting";
     pub const POD_NOT_READY: &str = "PodNotReady";
     pub const DISCOVERING_MEMBER_ID: &str = "DiscoveringMemberID";
     /// etcd does not list the member any more, or another cluster's etcd answers in its place.

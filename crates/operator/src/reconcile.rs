@@ -160,8 +160,13 @@ impl Reconciler {
                 Err(error) => {
                     self.reporter.failed(key, view, &error);
                     let refusal = error.refusal();
-                    if refusal.is_some() || matches!(error, Error::Relabelled(_)) {
-                        memory.restraint.refused(action, self.started.elapsed());
+                    let contradicted = matches!(error, Error::Relabelled(_) | Error::Stale(_));
+                    if refusal.is_some() || contradicted {
+                        let hopeless = memory.restraint.refused(action, self.started.elapsed());
+                        if let Some(deed) = hopeless.filter(|_| contradicted) {
+                            let about = format!("a step can not be taken again and again ({deed}): {error}");
+                            self.reporter.complain(key, view, &about);
+                        }
                     }
                     memory.refused.extend(refusal);
                     failed.push((action, error));
@@ -207,11 +212,7 @@ impl Memory {
                 return Duration::ZERO;
             }
             // Somebody else changed the object: the event of that change is on its way, this is only the net below it.
-            return if matches!(error, Error::Stale(_) | Error::Relabelled(_)) {
-                retry.min(Duration::from_secs(1))
-            } else {
-                retry
-            };
+            return if matches!(error, Error::Stale(_)) { retry.min(Duration::from_secs(1)) } else { retry };
         }
         self.failures = 0;
         if next != Next::Soon || outcome.progressed {

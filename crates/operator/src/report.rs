@@ -139,6 +139,10 @@ impl Reporter {
     pub fn complain(&self, key: &Key, view: &ClusterView, about: &str) {
         warn!(cluster = %key, "{about}");
         self.announce(view, Tone::Warning, "Blocked", capitalized(about), None);
+        // Without a cluster, those that it is about are told.
+        for member in view.members.iter().filter(|m| view.cluster.is_none() && about.contains(m.name())) {
+            self.publish(member.member.object_ref(&()), Tone::Warning, "Blocked", capitalized(about), None);
+        }
     }
 
     /// An object can not be read, so its cluster is left alone. `object` is its kind and name.

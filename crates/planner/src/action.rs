@@ -214,6 +214,8 @@ pub enum Release {
     NeverFormed,
     /// It names this cluster, but is of another, and its user has deleted it.
     Outsider,
+    /// It has no owner, and neither its Pod nor its volume is there any more.
+    Empty,
     /// Its cluster object (this UID, if it is known) is deleted. The last look before the finalizer goes is a live one.
     ClusterDeleted { cluster: String, uid: Option<String> },
 }
@@ -302,8 +304,7 @@ impl Action {
     /// What makes a step the same as an earlier one, whatever UID its object has by now; `None` for steps that are
     /// ordinary however often they are taken.
     pub fn deed(&self) -> Option<String> {
-        let ordinary =
-            matches!(self, Self::PersistMembership | Self::MoveLeader { .. } | Self::SeekLost { .. });
+        let ordinary = matches!(self, Self::PersistMembership | Self::MoveLeader { .. });
         // Every replacement has another name.
         match self {
             Self::DeleteMember { because: Leaving::Outdated, .. } => Some("make members anew".to_owned()),
@@ -349,7 +350,7 @@ impl fmt::Display for Action {
                 )
             }
             Self::DeleteMember { name, because: Leaving::Outdated, .. } => {
-                write!(f, "member {name} has never joined and is made anew from the changed spec")
+                write!(f, "member {name} has never joined, and is not what the changed spec asks for")
             }
             Self::SetDormant { name, dormant: true, .. } => {
                 write!(f, "paused member {name}, its volume stays")

@@ -10,7 +10,16 @@ use crate::{Action, Leaving, Next, Plan, joiner, network, outdated};
 /// Makes the seed, or finishes one that was left half-made.
 pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.target().replicas == 0 {
-        plan.wait_for("cluster declared paused from the start; not bootstrapping");
+        // A seed that has never served has nothing to keep. One that may have is waited for, and paused with its data.
+        let seed = scene.members.iter().find(|m| m.member.spec.bootstrap && !m.is_deleting());
+        match seed {
+            Some(seed) if outdated::withdraw_seed(scene, seed, plan) => {}
+            Some(seed) => plan.wait_for(format!(
+                "waiting for bootstrap member {} to form cluster; it is paused with its data then",
+                seed.name()
+            )),
+            None => plan.wait_for("cluster declared paused from the start; not bootstrapping"),
+        }
         return;
     }
     if let Some(why) = obstacle(scene) {

@@ -1,8 +1,10 @@
 //! Members on their way out. A member is let go only when etcd has confirmed that it is out, or its cluster is deleted;
 //! its Pod and volume are garbage-collected after that.
 
-use api::{conditions, labels};
+use api::conditions::{self, reason};
+use api::{EtcdClusterStatus, labels};
 use etcd::Membership;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::disruption::{Verdict, may_remove};
@@ -27,19 +29,32 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
         };
         if abandoned && owner.is_none() && is_needed(view, member) {
             plan.complain(format!(
-                "member {} was deleted and has no cluster; it is kept, because the members that were left behind have no \
-                 quorum without it. Apply the EtcdCluster again, or delete the others, too",
+                "member {} was deleted and has no cluster; it is kept, because without an EtcdCluster nobody takes it out of \
+                 etcd, where the members that were left behind with it count on its vote. Apply the EtcdCluster again, or \
+                 delete the others, too",
                 member.name()
             ));
         } else if abandoned {
             let because = if view.cluster.is_some() && owner.is_none() {
-                Release::Outsider
+                if identity::is_empty(member) { Release::Empty } else { Release::Outsider }
             } else {
                 Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.map(str::to_owned) }
             };
             plan.act(release(member, because));
         }
     }
+}
+
+/// What a cluster says while it is deleted and something holds it up: nobody looks after its members any more.
+pub(crate) fn farewell(view: &ClusterView, now: Timestamp) -> Option<EtcdClusterStatus> {
+    let cluster = view.cluster.as_ref().filter(|c| !is_orphaning(&c.metadata))?;
+    let scene = Scene::new(view, cluster, now);
+    let mut status = cluster.status.clone()?;
+    let message = "the EtcdCluster is being deleted, and its members with it";
+    for (type_, on) in [(conditions::AVAILABLE, false), (conditions::PROGRESSING, true)] {
+        scene.set_condition_of_newest_spec(&mut status, type_, on, reason::DELETING, message);
+    }
+    Some(status)
 }
 
 /// Whether a member without an owner is not this cluster's: of two that do not fit together, a user deletes the wrong one.
@@ -54,20 +69,12 @@ fn is_orphaning(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.iter().flatten().any(|f| f == "orphan")
 }
 
-/// Whether the members that were left behind with this one need its vote, as far as their records tell: without a cluster
-/// there is nobody to take it out of etcd.
+/// Whether others were left behind that count on this one's vote: without a cluster there is nobody to take it out of etcd,
+/// and nobody who could tell how many votes the others can spare.
 fn is_needed(view: &ClusterView, member: &MemberView) -> bool {
     let token = &member.member.spec.cluster_token;
-    let votes =
-        |m: &&MemberView| m.member.status.as_ref().is_some_and(|s| s.is_voter && s.member_id.is_some());
-    let ready = |m: &&MemberView| {
-        m.member.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, conditions::READY))
-    };
-    let family = || view.members.iter().filter(|m| m.member.spec.cluster_token == *token);
-    let left_behind = || family().filter(|m| !m.is_deleting());
-    let voters = family().filter(votes).count();
-    let staying = left_behind().filter(votes).filter(ready).count();
-    votes(&member) && left_behind().next().is_some() && staying < voters / 2 + 1
+    let votes = member.member.status.as_ref().is_some_and(|s| s.is_voter && s.member_id.is_some());
+    votes && view.members.iter().any(|m| m.member.spec.cluster_token == *token && !m.is_deleting())
 }
 
 /// Makes the cluster the owner of members that came without one, so that they go with it (T8).
@@ -383,6 +390,32 @@ mod tests {
             &world.plan().actions[..],
             [Action::ReleaseMember { because: Release::ClusterDeleted { uid: None, .. }, .. }]
         ));
+    }
+
+    #[test]
+    fn t24_members_that_were_left_behind_do_not_lose_their_votes_one_by_one() {
+        let mut world = world(5);
+        world.view.cluster = None;
+        for member in &mut world.view.members {
+            member.member.metadata.owner_references = None;
+        }
+        delete(world.member(0));
+        assert_eq!(world.plan().actions, [], "nobody can take it out of etcd");
+        assert!(world.plan().complaint.unwrap().contains("count on its vote"));
+        for index in 1..5 {
+            delete(world.member(index));
+        }
+        assert_eq!(world.plan().actions.len(), 5, "all of them were deleted");
+    }
+
+    #[test]
+    fn a_cluster_whose_deletion_is_held_up_does_not_say_that_it_is_available() {
+        let mut world = world(3);
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.metadata.deletion_timestamp = Some(conditions::wire_time(now()));
+        cluster.metadata.finalizers = Some(vec!["foregroundDeletion".into()]);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Deleting");
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/Deleting");
     }
 
     #[test]

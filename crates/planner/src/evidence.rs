@@ -11,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::Value;
 
 use crate::action::{Action, Ending, Leaving, Loss, Release};
-use crate::healing;
 use crate::view::{ClusterView, MemberView, controller_uid};
+use crate::{healing, identity};
 
 /// The kinds that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,8 +65,8 @@ pub enum Must {
     NotExist,
     /// More than so many members of this cluster run, and none is leaving but those that were known to.
     Exceed { cluster: Option<String>, replicas: i32, leaving: Vec<String> },
-    /// The member of this UID is the only one.
-    BeAlone { uid: String },
+    /// The member of this UID is the only one, apart from those that were known not to belong here.
+    BeAlone { uid: String, outsiders: Vec<String> },
     /// Nothing that belongs to this member, by its owner or because the member has it on record under one of these UIDs; what
     /// does should have these labels.
     NotBelongTo { member: String, recorded: Vec<String>, labels: BTreeMap<String, String> },
@@ -157,7 +157,11 @@ impl Look {
                 let known = |m: &&&Value| uid_of(m).is_some_and(|uid| leaving.iter().any(|l| l == uid));
                 ours.iter().all(|m| lives(m) || known(&m)) && count > i64::from(*replicas)
             }
-            Must::BeAlone { uid } => found.len() == 1 && this(uid).is_some(),
+            Must::BeAlone { uid, outsiders } => {
+                let known = |m: &Value| uid_of(m).is_some_and(|uid| outsiders.iter().any(|o| o == uid));
+                let ours: Vec<_> = found.iter().filter(|m| !known(m)).collect();
+                matches!(ours.as_slice(), [only] if uid_of(only) == Some(uid))
+            }
             Must::NotBelongTo { member, recorded, labels } => {
                 let known = |o: &Value| {
                     uid_of(o).is_some_and(|uid| recorded.iter().any(|r| r == uid))
@@ -211,8 +215,10 @@ pub fn occupied(what: &str, wanted: &ObjectMeta, found: &Value) -> Contradiction
             format!("{} {} of UID {}", text("kind"), text("name"), text("uid"))
         },
     );
+    let ours = if is_clusters(wanted) { "this EtcdCluster" } else { "its EtcdMember" };
     Contradiction::Refused(format!(
-        "{what} is there and not owned by this EtcdCluster (owner: {theirs}); delete or rename it"
+        "{what} is there and not owned by {ours} (owner: {theirs}), so it is neither used nor deleted; if it is not needed \
+         and holds no data, delete it"
     ))
 }
 
@@ -316,14 +322,27 @@ impl Action {
                     Look::labelled(Kind::Member, view, exceed(view, *wanted)),
                 ],
                 Leaving::Broken(loss) => look_for(view, name, *loss).into_iter().collect(),
-                Leaving::Outdated => vec![
-                    Look::named(Kind::Member, name, Must::NeverHaveJoined { uid: member.clone() }),
-                    Look::named(Kind::Pod, name, Must::NeverHaveServed),
-                ],
+                Leaving::Outdated => {
+                    let mut looks =
+                        vec![Look::named(Kind::Member, name, Must::NeverHaveJoined { uid: member.clone() })];
+                    let seed = view.members.iter().find(|m| m.name() == name && m.member.spec.bootstrap);
+                    // That a joiner has never run is what etcd's list of this pass says; a seed has nobody to vouch for it.
+                    if let Some(seed) = seed {
+                        looks.push(Look::named(Kind::Pod, name, Must::NeverHaveServed));
+                        if seed.volume.is_none() {
+                            looks.push(Look::named(Kind::Claim, names::pvc(name), not_belong_to(view, seed)));
+                        }
+                    }
+                    looks
+                }
             },
             Self::SetDormant { uid: member, dormant: true, .. } => vec![
                 cluster(Must::Aim { uid: uid(), replicas: 0 }),
-                Look::labelled(Kind::Member, view, Must::BeAlone { uid: member.clone() }),
+                Look::labelled(
+                    Kind::Member,
+                    view,
+                    Must::BeAlone { uid: member.clone(), outsiders: outsiders(view) },
+                ),
             ],
             Self::ReleaseMember { because: Release::ClusterDeleted { cluster, uid }, .. } => {
                 vec![Look::named(Kind::Cluster, cluster, Must::BeGone { uid: uid.clone() })]
@@ -339,6 +358,15 @@ impl Action {
             }
             Self::ReleaseMember { because: Release::NeverFormed, .. } => {
                 vec![cluster(Must::LiveUnformed { uid: uid() })]
+            }
+            Self::ReleaseMember { name, because: Release::Empty, .. } => {
+                let member = view.members.iter().find(|m| m.name() == name);
+                let gone = |m: &MemberView| {
+                    [(Kind::Pod, name.clone()), (Kind::Claim, names::pvc(name))]
+                        .map(|(kind, object)| Look::named(kind, object, not_belong_to(view, m)))
+                        .to_vec()
+                };
+                member.map(gone).unwrap_or_default()
             }
             Self::SeekLost { name, loss } => look_for(view, name, *loss).into_iter().collect(),
             Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
@@ -356,9 +384,26 @@ impl Action {
     }
 }
 
+/// The UIDs of members that carry the cluster's label and are not its own.
+fn outsiders(view: &ClusterView) -> Vec<String> {
+    let Some(cluster) = &view.cluster else { return vec![] };
+    let family = identity::family(view, cluster).members;
+    let others = view.members.iter().filter(|m| !family.iter().any(|own| own.uid() == m.uid()));
+    others.map(|m| m.uid().to_owned()).collect()
+}
+
 fn exceed(view: &ClusterView, replicas: i32) -> Must {
     let leaving = view.members.iter().filter(|m| m.is_deleting()).map(|m| m.uid().to_owned()).collect();
     Must::Exceed { cluster: view.cluster.as_ref().and_then(|c| c.metadata.uid.clone()), replicas, leaving }
+}
+
+fn not_belong_to(view: &ClusterView, member: &MemberView) -> Must {
+    let status = member.member.status.clone().unwrap_or_default();
+    Must::NotBelongTo {
+        member: member.uid().to_owned(),
+        recorded: [status.pod_uid, status.pvc_uid].into_iter().flatten().collect(),
+        labels: labels::for_member(&view.name, member.name()),
+    }
 }
 
 /// The look that confirms what is wrong with a member.
@@ -366,11 +411,7 @@ fn look_for(view: &ClusterView, name: &str, loss: Loss) -> Option<Look> {
     let member = view.members.iter().find(|m| m.name() == name)?;
     let status = member.member.status.clone().unwrap_or_default();
     let pod_uid = || member.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap_or_default();
-    let not_belong = || Must::NotBelongTo {
-        member: member.uid().to_owned(),
-        recorded: [status.pod_uid.clone(), status.pvc_uid.clone()].into_iter().flatten().collect(),
-        labels: labels::for_member(&view.name, name),
-    };
+    let not_belong = || not_belong_to(view, member);
     let pod = |must| Some(Look::named(Kind::Pod, name, must));
     let claim = |must| Some(Look::named(Kind::Claim, names::pvc(name), must));
     match loss {
@@ -429,7 +470,10 @@ mod tests {
             }
             Action::DeleteMember { because, .. } => match because {
                 Leaving::Surplus { .. } => "scale down: delete an EtcdMember",
-                Leaving::Outdated => "make a member anew that never joined",
+                Leaving::Outdated if view.members[0].member.spec.bootstrap => {
+                    "take out a seed that has formed nothing"
+                }
+                Leaving::Outdated => "make a joiner anew that never joined",
                 Leaving::Broken(loss) => match loss {
                     Loss::Pod if view.members[0].pod.is_none() => {
                         "replace a member in memory: its Pod is gone"
@@ -448,6 +492,7 @@ mod tests {
                 Release::OutOfEtcd => "drop the finalizer: the member is out of etcd",
                 Release::NeverFormed => "drop the finalizer: no cluster has formed",
                 Release::Outsider => "drop the finalizer: the member is of another cluster",
+                Release::Empty => "drop the finalizer: nothing is left of the member",
                 Release::ClusterDeleted { .. } => "drop the finalizer: the EtcdCluster is deleted",
             },
             Action::SetDormant { dormant: true, .. } => "pause: put the last member to sleep",
@@ -535,6 +580,7 @@ mod tests {
             release(Release::OutOfEtcd),
             release(Release::NeverFormed),
             release(Release::Outsider),
+            release(Release::Empty),
             Action::CreateVolume(Box::new(claim)),
             release(gone),
             Action::SetDormant { name: name(), uid: uid(), dormant: true },
@@ -548,11 +594,14 @@ mod tests {
             Action::AdoptPod { name: name(), uid: String::new(), owners: its() },
             Action::AdoptVolume { name: names::pvc(MEMBER), uid: String::new(), owners: its() },
         ];
+        let mut seed = view(None);
+        seed.members[0].member.spec.bootstrap = true;
         let on = |pod: Option<Pod>| move |action| (view(pod.clone()), action);
         of_nobody
             .into_iter()
             .map(on(None))
             .chain(of_a_pod.into_iter().map(on(Some(Pod::default()))))
+            .chain([(seed, leave(Leaving::Outdated))])
             .collect()
     }
 

@@ -42,10 +42,14 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
         view.members.iter().filter(|m| uid.is_some() && controller_uid(&m.member.metadata) == uid).collect();
     let free: Vec<_> = view.members.iter().filter(|m| controller_uid(&m.member.metadata).is_none()).collect();
 
-    // Whom a user has deleted decides nothing: that is how a conflict is resolved, and what is left of a deleted cluster
-    // is not taken up. It is another matter if it was made for this very object.
-    let deciding = free.iter().copied().filter(|m| !m.is_deleting() || is_made_for(cluster, m));
-    let deciding: Vec<_> = deciding.collect();
+    // Whom a user has deleted decides nothing, as long as somebody stays: that is how a conflict is resolved. Nor does one
+    // that nothing is left of; it is the rest of a cluster that was deleted.
+    let (deciding, leaving): (Vec<_>, Vec<_>) = free.iter().copied().partition(|m| !m.is_deleting());
+    let deciding = if deciding.is_empty() && owned.is_empty() {
+        leaving.into_iter().filter(|m| !is_empty(m) || is_made_for(cluster, m)).collect()
+    } else {
+        deciding
+    };
 
     // What the object is known to stand for. Before that, a token is only what a seed would be made with, and gives way
     // to that of members which were there before.
@@ -54,7 +58,8 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
     if is_firm && let Some(token) = &record.cluster_token {
         tokens.insert(token.as_str());
     } else {
-        tokens.extend(owned.iter().map(|m| token(m)));
+        // One that its user has deleted, and that never joined, decides nothing either.
+        tokens.extend(owned.iter().filter(|m| !m.is_deleting() || m.has_joined()).map(|m| token(m)));
         if !is_firm {
             tokens.extend(deciding.iter().map(|m| token(m)));
         }
@@ -88,6 +93,11 @@ fn token(member: &MemberView) -> &str {
     &member.member.spec.cluster_token
 }
 
+/// Whether a member is on its way out, and neither its Pod nor its volume is there any more.
+pub(crate) fn is_empty(member: &MemberView) -> bool {
+    member.is_deleting() && member.pod.is_none() && member.volume.is_none()
+}
+
 fn is_made_for(cluster: &EtcdCluster, member: &MemberView) -> bool {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
@@ -108,7 +118,9 @@ fn fits_record(record: &EtcdClusterStatus, member: &MemberView) -> bool {
 /// The record first, then what the members have on theirs. What an etcd answers in this pass is taken up by discovery,
 /// which asks for more than one word; here it only has to agree.
 fn cluster_ids(record: &EtcdClusterStatus, members: &[&MemberView]) -> BTreeSet<String> {
-    let recorded = members.iter().filter_map(|m| m.member.status.as_ref()?.cluster_id.clone());
+    let decides = |m: &&&MemberView| !m.is_deleting() || members.iter().all(|m| m.is_deleting());
+    let recorded =
+        members.iter().filter(decides).filter_map(|m| m.member.status.as_ref()?.cluster_id.clone());
     let mut known: BTreeSet<_> = record.cluster_id.clone().into_iter().chain(recorded).collect();
     if known.is_empty() {
         // Nobody has anything on record: two that answer for different clusters can not both be right.
@@ -158,7 +170,7 @@ pub(crate) fn hold(scene: &Scene<'_>, status: &mut EtcdClusterStatus, conflict: 
             reason::IDENTITY_CONFLICT,
             format!(
                 "the EtcdMembers of this name do not fit together, {why}; nothing is made or deleted until those that do \
-                 not belong here are deleted"
+                 not belong here are deleted. Their volumes and all data on them go with them"
             ),
         ),
         Conflict::Spec { field, about } => (
@@ -180,8 +192,8 @@ pub(crate) fn hold(scene: &Scene<'_>, status: &mut EtcdClusterStatus, conflict: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Action;
     use crate::fixtures::World;
+    use crate::{Action, Release};
 
     /// A settled cluster that was deleted with its dependents left behind, and an object of the same name made over it.
     fn orphaned(cluster: EtcdCluster) -> World {
@@ -330,15 +342,59 @@ mod tests {
     }
 
     #[test]
+    fn t25_a_seed_made_beside_orphans_goes_when_its_user_deletes_it() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        let cluster = world.view.cluster.clone().unwrap();
+        let mut seed = world.view.members[0].clone();
+        seed.member = cluster.member("newer");
+        seed.member.spec.bootstrap = true;
+        seed.member.spec.cluster_token = "another".into();
+        seed.member.metadata.finalizers = Some(vec![labels::FINALIZER.into()]);
+        world.view.members.push(seed);
+        let plan = world.plan();
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/IdentityConflict");
+        let new = plan.member_statuses.get("c-newer");
+        assert!(new.is_none_or(|s| s.member_id.is_none()), "it is not put on record under the hold");
+        let deleted = Some(conditions::wire_time(crate::fixtures::now()));
+        world.view.members.last_mut().unwrap().member.metadata.deletion_timestamp = deleted;
+        let done = world.settle();
+        let gone = |a: &Action| matches!(a, Action::ReleaseMember { name, .. } if name == "c-newer");
+        assert!(done.iter().any(gone), "{done:?}");
+        assert_eq!(world.view.members.len(), 3);
+    }
+
+    #[test]
+    fn t26_members_brought_back_without_any_status_get_no_blank_claims() {
+        let mut world = orphaned(EtcdCluster::test("ns", "c"));
+        for index in 0..3 {
+            let member = world.member(index);
+            member.member.status = None;
+            (member.pod, member.volume, member.etcd) = (None, None, None);
+        }
+        world.view.etcd.membership = None;
+        let done: Vec<_> = (0..10).flat_map(|_| world.pass()).collect();
+        let made = |a: &Action| {
+            matches!(a, Action::CreateVolume(_) | Action::CreatePod(_) | Action::CreateMember(_))
+        };
+        assert!(!done.iter().any(made), "{done:?}");
+    }
+
+    #[test]
     fn t25_what_is_left_of_a_deleted_cluster_is_not_taken_up() {
         let mut world = orphaned(EtcdCluster::test("ns", "c").replicas(1));
         let deleted = Some(conditions::wire_time(crate::fixtures::now()));
         world.member(0).member.metadata.deletion_timestamp = deleted;
-        let actions = world.plan().actions;
-        assert!(
-            matches!(&actions[..], [Action::ReleaseMember { because: crate::Release::Outsider, .. }, ..]),
-            "{actions:?}"
-        );
+        let released = |world: &World| {
+            let empty = |a: &Action| matches!(a, Action::ReleaseMember { because: Release::Empty, .. });
+            world.plan().actions.iter().any(empty)
+        };
+        assert!(!released(&world), "it has its data, and was deleted after its cluster");
+        world.member(0).pod = None;
+        world.member(0).etcd = None;
+        world.view.etcd.membership = None;
+        assert!(!released(&world), "its volume is there");
+        world.member(0).volume = None;
+        assert!(released(&world));
 
         // One that was made for this very object is its last copy.
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));

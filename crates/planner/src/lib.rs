@@ -65,7 +65,7 @@ pub struct Plan {
     pub next: Next,
     /// One line for the log: what the cluster waits for.
     pub waiting_for: Option<String>,
-    /// One line for the user: what only they can change.
+    /// For the user: all that only they can change.
     pub complaint: Option<String>,
 }
 
@@ -96,7 +96,12 @@ impl Plan {
     }
 
     pub(crate) fn complain(&mut self, about: impl Into<String>) {
-        self.complaint.get_or_insert(about.into());
+        let about = about.into();
+        match &mut self.complaint {
+            Some(told) if told.contains(&about) => {}
+            Some(told) => *told = format!("{told}; {about}"),
+            none => *none = Some(about),
+        }
     }
 
     pub(crate) fn wait_for(&mut self, what: impl Into<String>) {
@@ -109,7 +114,10 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     deletion::release_abandoned(view, &mut plan);
 
-    let Some(cluster) = view.living_cluster() else { return plan };
+    let Some(cluster) = view.living_cluster() else {
+        plan.cluster_status = deletion::farewell(view, now);
+        return plan;
+    };
     let scene = Scene::new(view, cluster, now);
     for member in &scene.members {
         plan.member_statuses.insert(member.name().to_owned(), member.status.clone());
@@ -119,6 +127,9 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     if let Some(conflict) = &scene.conflict {
         let message = identity::hold(&scene, &mut status, conflict);
         plan.complain(message);
+        // Who joins something meanwhile is not put on record: that would decide the matter.
+        let is_news = |name: &String| scene.members.iter().any(|m| m.name() == name && !m.has_joined());
+        plan.member_statuses.retain(|name, status| status.member_id.is_none() || !is_news(name));
         plan.cluster_status = Some(status);
         return plan;
     }

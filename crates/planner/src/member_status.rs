@@ -31,7 +31,9 @@ pub(crate) fn assess(
     if let Some(row) = row {
         // Listed is not joined: the id stands for a member that has run, and so has data that must not be lost (T7). It is
         // written down together with the place of that data, or a loss of it could not be told.
-        let placed = member.is_memory() || member.has_joined() || claim.is_some();
+        let pod = member.pod.as_ref().filter(|p| member.owns(&p.metadata));
+        let has_place = if member.is_memory() { pod.is_some() } else { claim.is_some() };
+        let placed = member.has_joined() || has_place;
         if placed && (!row.name.is_empty() || member.serving().is_some()) {
             status.member_id = Some(ids::format(row.id));
             // Only what its own etcd has said, under the id that the others know it by.

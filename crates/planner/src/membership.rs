@@ -157,7 +157,8 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
         }
         if is_on_record(member) {
             plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
-        } else {
+        } else if !member.has_joined() && member.status.member_id.is_some() {
+            // It goes on record at the end of this pass.
             plan.look_again(Next::Now);
         }
     }

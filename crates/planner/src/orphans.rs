@@ -3,7 +3,7 @@
 
 use etcd::Membership;
 
-use crate::disruption::{Verdict, may_remove};
+use crate::disruption::{self, Verdict, may_remove};
 use crate::view::Scene;
 use crate::{Action, Plan};
 
@@ -20,7 +20,8 @@ pub(crate) fn remove(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> b
         }
         return false;
     };
-    match may_remove(scene, list, orphan.id) {
+    let verdict = disruption::held(scene).map_or_else(|| may_remove(scene, list, orphan.id), Verdict::Wait);
+    match verdict {
         Verdict::Safe => {
             plan.act(Action::RemoveOrphan { member: name, id: orphan.id });
             // Its volume went with its object, so nobody can be asked for its vote.

@@ -27,6 +27,12 @@ pub(crate) fn remake_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Pla
     remake(Some(seed).filter(|seed| alone && is_outdated(scene, seed)), plan)
 }
 
+/// Takes out a seed that nobody wants any more, if it has formed nothing. True when it is.
+pub(crate) fn withdraw_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
+    let alone = scene.members.len() == 1;
+    remake(Some(seed).filter(|seed| alone && is_fresh(seed)), plan)
+}
+
 fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
     let Some(member) = member else { return false };
     plan.act(Action::DeleteMember {
@@ -40,10 +46,14 @@ fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
 /// Never joined, never served, and not what would be made today. On record or in this pass: whoever has once been known
 /// to etcd by its name has data.
 fn is_outdated(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
-    let fresh = !member.has_joined() && member.status.member_id.is_none() && member.serving().is_none();
+    is_fresh(member) && !is_made_from(&member.member.spec, &scene.target())
+}
+
+fn is_fresh(member: &Assessed<'_>) -> bool {
+    let unheard = !member.has_joined() && member.status.member_id.is_none() && member.serving().is_none();
     // A joiner that etcd has never heard of by name has certainly never run.
     let blank = !member.member.spec.bootstrap || is_blank(member);
-    fresh && blank && !member.is_deleting() && !is_made_from(&member.member.spec, &scene.target())
+    unheard && blank && !member.is_deleting()
 }
 
 /// Whether nothing can have been written for a member: its first Pod has never served. A Pod that came long after the claim

@@ -80,6 +80,27 @@ mod tests {
     }
 
     #[test]
+    fn h26_a_stranger_with_our_label_does_not_keep_a_cluster_awake() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let mut stranger = world.view.members[0].clone();
+        stranger.member.metadata.name = Some("c-other".into());
+        stranger.member.metadata.uid = Some("another".into());
+        stranger.member.metadata.owner_references = None;
+        stranger.member.spec.cluster_token = "another".into();
+        world.view.members.push(stranger);
+        let sleep = Action::SetDormant {
+            name: world.view.members[0].name().to_owned(),
+            uid: world.view.members[0].uid().to_owned(),
+            dormant: true,
+        };
+        let look = sleep.looks(&world.view).pop().unwrap();
+        let member = |uid: &str| serde_json::json!({ "metadata": { "uid": uid } });
+        let own = member(world.view.members[0].uid());
+        assert_eq!(look.judge(&[own.clone(), member("another")]), Ok(()));
+        assert!(look.judge(&[own, member("unseen")]).is_err());
+    }
+
+    #[test]
     fn h26_the_last_member_sleeps_on_its_volume_and_wakes_as_itself() {
         let mut world = World::settled(EtcdCluster::test("ns", "c"));
         let id = world.status().cluster_id;

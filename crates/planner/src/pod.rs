@@ -37,7 +37,11 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             }
             Some(found) if !member.owns(&found.metadata) => {
                 let name = member.name();
-                plan.complain(format!("Pod {name} is not owned by EtcdMember {name}; delete or rename it"));
+                plan.complain(format!(
+                    "Pod {name} is not owned by EtcdMember {name}, so it is neither used nor deleted. If it is the member's, \
+                     make the EtcdMember (UID {}) its owner; if not, delete it",
+                    member.uid()
+                ));
             }
             // T4: it never runs again. What a memory-backed member had is gone with it, and healing deals with that.
             Some(found)

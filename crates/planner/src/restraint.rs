@@ -8,6 +8,8 @@ use crate::Action;
 
 /// So often a deed is done before it is held back.
 const FREE: u32 = 4;
+/// So often a deed fails before that is told.
+const HOPELESS: u32 = 8;
 /// A deed that was not repeated for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 const FIRST: Duration = Duration::from_secs(1);
@@ -42,13 +44,18 @@ impl Restraint {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Notes that the API server refused a step. It is tried again in its own time, however often others are taken.
-    pub fn refused(&mut self, action: &Action, now: Duration) {
-        self.note(action, now);
+    /// Notes that a step was refused, or that what it rests on was not so. It is tried again in its own time, however often
+    /// others are taken. Returns the step when it has become plain that it can not be taken.
+    pub fn refused(&mut self, action: &Action, now: Duration) -> Option<String> {
+        let (deed, times) = self.note(action, now)?;
+        (times == HOPELESS).then_some(deed)
     }
 
     /// Notes that a step was taken. Returns what to tell about it, at the moment it begins to be held back.
     pub fn done(&mut self, action: &Action, now: Duration) -> Option<String> {
+        if !action.is_progress() {
+            return None;
+        }
         let (deed, times) = self.note(action, now)?;
         (times == FREE).then(|| {
             format!(
@@ -102,5 +109,19 @@ mod tests {
             assert_eq!(restraint.done(&Action::PersistMembership, Duration::ZERO), None);
         }
         assert_eq!(restraint.holds_back(&Action::PersistMembership, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn t35_a_look_is_ordinary_and_what_it_has_to_repair_again_and_again_is_not() {
+        let seek = Action::SeekLost { name: "c-abcde".into(), loss: crate::Loss::Volume };
+        let mut restraint = Restraint::default();
+        for _ in 0..20 {
+            restraint.done(&seek, Duration::ZERO);
+        }
+        assert_eq!(restraint.holds_back(&seek, Duration::ZERO), None);
+        for _ in 0..5 {
+            restraint.refused(&seek, Duration::ZERO);
+        }
+        assert!(restraint.holds_back(&seek, Duration::ZERO).is_some());
     }
 }

@@ -1,6 +1,7 @@
 //! A list of members is believed if nobody contradicts it (T28). A seed that was made by another operator can come back
 //! without its data as a cluster of one under the same ids, and vouches for a list that has nobody else in it.
 
+use api::conditions;
 use etcd::Status;
 use jiff::SignedDuration;
 
@@ -13,7 +14,7 @@ const DISPUTE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Why there are two clusters where there should be one; `None` while nothing says so.
 pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
-    if let Some(why) = ahead(view, members) {
+    if let Some(why) = ahead(view, members).or_else(|| still_missing(view, members)) {
         return Some(why);
     }
     // What is on its way out has been told to leave etcd, and may serve for a moment after that.
@@ -43,6 +44,28 @@ fn ahead(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     };
     let member = members.iter().find(ahead)?;
     Some(format!("member {} has seen more than {}, whose list does not have it", member.name(), seen.from))
+}
+
+/// Once it was told that there are two clusters, a list is believed again only if it has everybody who is on record, also
+/// those on their way out: who is silent now may hold the data of the right one.
+fn still_missing(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    let status = view.cluster.as_ref()?.status.as_ref()?;
+    let told = conditions::find(&status.conditions, conditions::AVAILABLE)
+        .is_some_and(|c| c.reason == conditions::reason::MEMBERS_DISAGREE);
+    if !told {
+        return None;
+    }
+    let Some(seen) = &view.etcd.membership else {
+        return Some(
+            "members contradicted each other, and nobody has given a list of all of them since".to_owned(),
+        );
+    };
+    let missing = members.iter().find(|m| m.has_joined() && m.row_in(&seen.fact).is_none())?;
+    Some(format!(
+        "member {} had joined, but the list that {} gives does not have it",
+        missing.name(),
+        seen.from
+    ))
 }
 
 /// Half of the voters on record or more are not on the list. Nobody takes them out that way: they leave one by one, and

@@ -267,13 +267,18 @@ impl MemberView {
         }
     }
 
-    /// Whether its own Pod runs on this claim: it can not be another one as long as that Pod is there.
+    /// Whether its own Pod runs on this claim, of which the member has nothing on record: it can not be another one as long
+    /// as that Pod runs.
     fn mounts(&self, metadata: &ObjectMeta) -> bool {
         let own = |pod: &Pod| match controller_uid(&pod.metadata) {
             Some(owner) => !self.uid().is_empty() && owner == self.uid(),
             None => self.is_made_for(&pod.metadata),
         };
-        metadata.name.as_deref() == Some(&names::pvc(self.name())) && self.pod.as_ref().is_some_and(own)
+        let runs = |pod: &Pod| pod.status.as_ref().is_some_and(|s| s.phase.as_deref() == Some("Running"));
+        let recorded = self.member.status.as_ref().is_some_and(|s| s.pvc_uid.is_some());
+        metadata.name.as_deref() == Some(&names::pvc(self.name()))
+            && !recorded
+            && self.pod.as_ref().is_some_and(|pod| own(pod) && runs(pod))
     }
 
     fn is_made_for(&self, pod: &ObjectMeta) -> bool {
@@ -347,11 +352,15 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether there is an etcd cluster behind this object. A member that is on record as having joined proves it as well
-    /// as the cluster's own record, which can get lost (T26).
+    /// as the cluster's own record, which can get lost (T26). So does any member but the seed: others are made only after
+    /// a cluster has formed, and all records are lost where objects are brought back from files.
     pub fn is_formed(&self) -> bool {
         self.cluster_id().is_some()
             || self.identity.cluster_id.is_some()
-            || self.members.iter().any(|m| m.has_joined() || m.is_settled_seed() || m.member.spec.dormant)
+            || self.members.iter().any(|m| {
+                let spec = &m.member.spec;
+                m.has_joined() || m.is_settled_seed() || spec.dormant || !spec.bootstrap
+            })
     }
 
     /// Whether a member has certainly never had data: it is not on record as having joined, and etcd, which has to answer

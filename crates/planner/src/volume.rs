@@ -30,8 +30,10 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
                 plan.act(Action::AdoptVolume { name, uid, owners });
             }
             Some(found) if !member.owns(&found.metadata) => plan.complain(format!(
-                "PersistentVolumeClaim {name} is not owned by EtcdMember {}; delete or rename it",
-                member.name()
+                "PersistentVolumeClaim {name} is not owned by EtcdMember {}, so it is neither used nor deleted; it may hold \
+                 the member's data. If it does, make the EtcdMember (UID {}) its owner",
+                member.name(),
+                member.uid()
             )),
             Some(found) if found.metadata.deletion_timestamp.is_some() && member.living_pod().is_some() => {
                 plan.complain(format!(

@@ -204,13 +204,16 @@ fn is_fixed(world: &World, process: &crate::etcd::ProcessId) -> bool {
     process.0.split('/').next().is_some_and(|pod| world.ledger.fixed_pods.contains(pod))
 }
 
-/// Clusters in which a Pod with fixed flags came back without its data, and voted: what that cost is its maker's doing.
-fn is_misvoted(world: &World, cluster: u64) -> bool {
+/// Clusters in which a Pod with fixed flags came back without its data, and voted: what that cost is its maker's doing. Or
+/// which were begun anew before anybody knew of the first, while that one still ended.
+pub(crate) fn is_misvoted(world: &World, cluster: u64) -> bool {
+    let known = world.ledger.clusters.values().find(|c| c.id == Some(cluster)).and_then(|c| c.id_since);
+    let unknown = |at: Millis| known.is_none_or(|known| at < known);
     let anew = world
         .etcds
         .formations()
         .iter()
-        .any(|f| f.impostor && f.cluster == cluster && is_fixed(world, &f.process));
+        .any(|f| f.impostor && f.cluster == cluster && (is_fixed(world, &f.process) || unknown(f.at)));
     anew || world.etcds.amnesia().iter().any(|a| a.cluster == cluster && is_fixed(world, &a.process))
 }
 
@@ -219,7 +222,9 @@ fn heritage(world: &World) -> Option<Violation> {
     let living = world.ledger.clusters.iter().filter(|(_, c)| c.lives());
     for (uid, cluster) in living {
         let formed = world.etcds.formations().iter().find(|f| Some(f.cluster) == cluster.id);
-        if formed.is_some_and(|f| !cluster.tokens(uid).contains(&f.token)) {
+        // What a user took the owner off did not go with the cluster before: it was left behind as well.
+        let left = |token: &String| world.ledger.disowned.values().any(|disowned| disowned == token);
+        if formed.is_some_and(|f| !cluster.tokens(uid).contains(&f.token) && !left(&f.token)) {
             let what = format!("{} took the etcd cluster of a predecessor for its own", cluster.name);
             return Some(Violation::new(3, what));
         }
@@ -318,7 +323,9 @@ fn second_formation(world: &World, uid: &str) -> Option<Violation> {
     clusters.dedup();
     // What a user has taken out by force may go on for a while where nobody can stop it.
     let wanted = |cluster: &&u64| {
-        let pods = world.pods.values().filter(|p| !p.object_gone && !p.terminating);
+        // Nor is a Pod wanted that a user told to stay when its member went.
+        let stands = |name: &str| world.object(crate::apiserver::kind::ETCD_MEMBER, name).is_some();
+        let pods = world.pods.values().filter(|p| !p.object_gone && !p.terminating && stands(&p.name));
         let mut ids = pods.filter_map(|p| world.etcds.identity(p.process.as_ref()?));
         ids.any(|(id, _)| id == **cluster)
     };
@@ -355,7 +362,7 @@ fn stale_status(world: &World) -> Option<Violation> {
     let since = world.ledger.led_since?;
     for (uid, cluster) in world.living_clusters() {
         let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
-        if world.now.saturating_sub(quorum_at.max(since)) < SHOWN_WITHIN {
+        if world.now.saturating_sub(quorum_at.max(since)) < SHOWN_WITHIN || is_misvoted(world, cluster) {
             continue;
         }
         let name = world.ledger.clusters.get(&uid).map(|c| c.name.clone()).unwrap_or_default();

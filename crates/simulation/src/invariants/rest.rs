@@ -70,6 +70,10 @@ fn settled(world: &World) -> Result<(), String> {
     for wish in &world.script.clusters {
         match world.object(ETCD_CLUSTER, &wish.name) {
             None => gone(world, &wish.name)?,
+            // A Pod that a user took the owner off stays, and holds its claim, which holds its member.
+            Some(cluster)
+                if cluster["metadata"]["deletionTimestamp"].is_string()
+                    && belongings(world, POD, &wish.name).iter().any(|pod| is_ownerless(pod)) => {}
             Some(cluster) if cluster["metadata"]["deletionTimestamp"].is_string() => {
                 return Err(format!("cluster {} is still being deleted", wish.name));
             }
@@ -91,7 +95,16 @@ fn gone(world: &World, name: &str) -> Result<(), String> {
             let pod = name_of(o).strip_prefix("data-").and_then(|member| world.object(POD, member));
             kind == CLAIM && pod.is_some_and(|pod| is_ownerless(&pod))
         };
-        let theirs = |o: &&Arc<Value>| kind != ETCD_MEMBER && (is_ownerless(o) || held(o));
+        let disowned = |o: &Value| is_ownerless(o) && world.ledger.disowned.contains_key(&uid_of(o));
+        // With such a member everything that it owns stays.
+        let of_theirs = |o: &Value| {
+            let owners = o["metadata"]["ownerReferences"].as_array();
+            let mut uids = owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str());
+            uids.any(|uid| world.ledger.disowned.contains_key(uid))
+        };
+        let theirs = |o: &&Arc<Value>| {
+            disowned(o) || of_theirs(o) || (kind != ETCD_MEMBER && (is_ownerless(o) || held(o)))
+        };
         if let Some(left) = belongings(world, kind, name).iter().find(|o| !theirs(o)) {
             return Err(format!("{} {} is left of deleted cluster {name}", kind.kind, name_of(left)));
         }
@@ -219,17 +232,20 @@ fn owner(object: &Value) -> &str {
     object["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default()
 }
 
-/// Whether one of the members on record has not got the disk any more that it joined with.
-fn lost_data(world: &World, members: &[Arc<Value>]) -> bool {
-    members.iter().any(|m| {
-        let kept = [(POD, name_of(m), "podUID"), (CLAIM, names::pvc(&name_of(m)), "pvcUID")];
-        kept.into_iter().any(|(kind, name, key)| {
-            let recorded = m["status"][key].as_str();
-            let found = world.object(kind, &name).map(|o| uid_of(&o));
-            let matters = kind == CLAIM || m["spec"]["storage"]["medium"] == "Memory";
-            matters && recorded.is_some() && found.as_deref() != recorded
-        })
+/// Whether a voter runs in a Pod that a user told to stay when its member went: nobody can ask it, or take it out.
+fn has_stray_voter(world: &World, cluster: &str, id: u64) -> bool {
+    let voters = world.etcds.voters(id);
+    world.pods.values().filter(|p| p.cluster == cluster && !p.object_gone).any(|pod| {
+        let identity = pod.process.as_ref().and_then(|process| world.etcds.identity(process));
+        let votes = identity.is_some_and(|(of, member)| of == id && voters.contains(&member));
+        votes && world.object(ETCD_MEMBER, &pod.name).is_none()
     })
+}
+
+/// Whether the claim of a member can not be told from a stranger's: it has lost its owner and the record of it.
+fn is_estranged(world: &World, claim: &Value) -> bool {
+    let member = name_of(claim).strip_prefix("data-").and_then(|m| world.object(ETCD_MEMBER, m));
+    is_ownerless(claim) && member.is_some_and(|m| m["status"]["pvcUID"] != claim["metadata"]["uid"])
 }
 
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
@@ -284,6 +300,10 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     }
     let known = world.etcd_cluster(&uid_of(cluster));
     let id = known.or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())?;
+    // A member of a predecessor's has begun anew under its old ids; whatever a user chose then is right.
+    if super::is_misvoted(world, id) {
+        return Some(());
+    }
     // So many volumes are gone that no quorum can come back.
     if !world.etcds.volumes(id).is_quorum() {
         return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))
@@ -300,9 +320,7 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     // A member that only its user can give up, and others that can not leave because of it: the operator was told to wait
     // for ever.
     let waits = world.temper.lost_member_timeout.is_none() && lost;
-    // A member of a predecessor's that has begun anew under its old ids, or whose own Pod can not be told from a stranger's:
-    // it has lost its owner and the record of it.
-    let misvoted = super::is_misvoted(world, id);
+    // A Pod of a predecessor's that can not be told from a stranger's: it has lost its owner and the record of it.
     let unknown = |p: &Arc<Value>| {
         let recorded = world.object(ETCD_MEMBER, &name_of(p)).map(|m| m["status"]["podUID"].clone());
         is_ownerless(p)
@@ -310,9 +328,13 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
             && recorded.is_some_and(|uid| uid != p["metadata"]["uid"])
     };
     let estranged = belongings(world, POD, &name).iter().any(unknown);
-    // A voter whose member a user deleted, and whose Pod they told to stay, can not be asked; another one has lost its data.
-    let needed = available == "True" && is_littered(world, &name) && lost_data(world, &members);
+    let estranged = estranged || belongings(world, CLAIM, &name).iter().any(|c| is_estranged(world, c));
+    let needed = has_stray_voter(world, &name, id);
     let says = condition(cluster, conditions::DEGRADED)?.0 == "True"
         || condition(cluster, conditions::PROGRESSING)?.1 == reason::DEADLINE_EXCEEDED;
-    ((waits || misvoted || estranged || needed) && says).then_some(())
+    // One that was taken up is not given up before its own etcd has named the cluster, and it will not: its data are gone.
+    let fact = world.ledger.clusters.get(&uid_of(cluster));
+    let unnamed = |m: &Arc<Value>| m["status"]["memberID"].is_string() && m["status"]["clusterID"].is_null();
+    let unconfirmed = fact.is_some_and(|c| !c.inherits.is_empty()) && members.iter().any(unnamed);
+    ((waits || estranged || needed || unconfirmed) && says).then_some(())
 }

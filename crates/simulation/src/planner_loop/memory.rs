@@ -39,6 +39,8 @@ pub enum Stop {
     Stale,
     /// Something of that name is there; why is looked up.
     Occupied,
+    /// The labels of the object were put back.
+    Relabelled,
     Refused(String),
     Failed(Failure),
 }

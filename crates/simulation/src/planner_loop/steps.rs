@@ -309,8 +309,7 @@ impl Simulation {
                             if let Ok(written) = act::outcome(&call, answer) {
                                 self.take_in(id, written);
                             }
-                            self.note_refusal(pass, action);
-                            Stop::Stale
+                            Stop::Relabelled
                         }
                     }
                 }
@@ -386,7 +385,7 @@ impl Simulation {
                         return Next::Dead;
                     }
                 }
-                Stop::Stale
+                Stop::Relabelled
             }
         };
         otherwise(self, pass, stop);
@@ -410,6 +409,7 @@ impl Simulation {
                 drop(pass.refused.insert(object, error.to_string()));
                 self.note_refusal(pass, action);
             }
+            Stop::Relabelled | Stop::Stale => self.note_refusal(pass, action),
             _ => {}
         }
         pass.failed.push(action.clone());

@@ -251,6 +251,10 @@ impl World {
     fn user_disowns(&mut self, kind: usize, pick: usize) {
         let kind = [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET][kind % 5];
         let Some(name) = self.picked(kind, pick) else { return };
+        if let Some(member) = self.object(kind, &name).filter(|_| kind == ETCD_MEMBER) {
+            let token = member["spec"]["clusterToken"].as_str().unwrap_or_default().to_owned();
+            self.ledger.disowned.insert(uid_of(&member), token);
+        }
         self.patch_object(kind, &name, &json!({ "metadata": { "ownerReferences": null } }));
     }
 

@@ -62,8 +62,6 @@ pub struct MemberFact {
     pub user_deleted: bool,
     /// It went when no cluster of its name was there to take it out of etcd.
     pub unattended: bool,
-    /// It was told to leave while there was one.
-    pub told_to_leave: bool,
     pub stripped: bool,
     pub operator_deleted: bool,
 }
@@ -80,6 +78,8 @@ pub struct Ledger {
     pub orphaned: BTreeMap<String, Vec<String>>,
     /// Pods that start with the same flags every time, as a predecessor made them.
     pub fixed_pods: BTreeSet<String>,
+    /// Members whose owner a user took off, and their tokens.
+    pub disowned: BTreeMap<String, String>,
     /// When the status of an object was last emptied by a user.
     pub status_lost_at: BTreeMap<String, Millis>,
     /// When the operator wrote an object, in the last minute.
@@ -143,9 +143,7 @@ impl Ledger {
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
         let cluster = object["spec"]["clusterName"].as_str().unwrap_or_default();
-        let attended = self.clusters.values().any(|c| c.lives() && c.name == cluster);
-        fact.unattended = !fact.exists && !attended;
-        fact.told_to_leave |= fact.deleting && fact.exists && attended;
+        fact.unattended = !fact.exists && !self.clusters.values().any(|c| c.lives() && c.name == cluster);
         fact.id = object["status"]["memberID"].as_str().and_then(ids::parse).or(fact.id);
         let owners = object["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true)));
@@ -247,7 +245,6 @@ impl World {
         let stripped = member.is_some_and(|m| m.stripped);
         let user_deleted = member.is_some_and(|m| m.user_deleted);
         let unattended = member.is_some_and(|m| m.unattended);
-        let told_to_leave = member.is_some_and(|m| m.told_to_leave);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
         for (kept, before) in clusters.iter().zip(before) {
             let id = kept.id;
@@ -258,9 +255,9 @@ impl World {
             let emptied = self.ledger.clusters.get(&kept.uid).is_some_and(|c| c.status_lost);
             let forgotten =
                 emptied && (self.ledger.status_lost_at.contains_key(owner) || disasters.contains(&id));
-            // Without a cluster object there is nobody to take a member out of etcd that was told to leave.
+            // Without a cluster object there is nobody to take a member out of etcd that its user has deleted.
             let alone = kept.uid.is_empty() || unattended;
-            let by_user = by_user || (user_deleted && (forgotten || alone)) || (told_to_leave && unattended);
+            let by_user = by_user || (user_deleted && (forgotten || alone));
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
