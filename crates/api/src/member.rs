@@ -182,7 +182,7 @@ pub struct EtcdMemberStatus {
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_voter: bool,
 
-    /// What the member is in etcd at the moment: leader, voter or learner. Absent while nobody answers for it.
+    /// What the member is in etcd at the moment: leader, voter, learner, or leaving. Absent while nobody answers for it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "empty_as_none")]
     pub role: Option<String>,
 

@@ -117,7 +117,11 @@ impl Actor {
             Action::SetDormant { name, uid, dormant } => {
                 // False is written as absent, as in every object of this API.
                 let dormant = dormant.then_some(true);
-                let patch = json!({ "metadata": { "uid": uid }, "spec": { "dormant": dormant } });
+                let has_data = json!({ labels::annotation::HAS_DATA: "true" });
+                let patch = json!({
+                    "metadata": { "uid": uid, "annotations": has_data },
+                    "spec": { "dormant": dormant }
+                });
                 self.patch::<EtcdMember>(view, name, &patch).await
             }
             Action::WireMember { name, uid, initial_cluster } => {

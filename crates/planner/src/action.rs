@@ -279,8 +279,13 @@ impl Action {
     /// (T32): a claim that one member is refused must not keep the Pod of another from being made again. Nobody is let go
     /// whose removal is not on disk, and without the headless Service there is no first member.
     pub fn waits_for(&self, failed: &Self) -> bool {
-        let seeks = matches!(failed, Self::SeekLost { .. });
-        if self.member().is_some() && self.member() == failed.member() && !seeks {
+        // What was looked for, or can not be let go, goes on.
+        let goes_on = match failed {
+            Self::SeekLost { .. } => true,
+            Self::DeleteMember { because: Leaving::Surplus { .. }, .. } => matches!(self, Self::CreatePod(_)),
+            _ => false,
+        };
+        if self.member().is_some() && self.member() == failed.member() && !goes_on {
             return true;
         }
         match failed {

@@ -140,6 +140,14 @@ pub(crate) fn is_settled(pod: &Pod) -> bool {
     command.is_some_and(|flags| flags.iter().any(|flag| flag == "--initial-cluster-state=existing"))
 }
 
+/// Whether etcd forms a cluster at every start of this Pod that finds no data, and nobody can tell it otherwise: so the Go
+/// operator makes its seeds.
+pub(crate) fn is_fixed_to_form(pod: &Pod) -> bool {
+    let fixed = !pod.annotations().contains_key(annotation::INITIAL_CLUSTER_STATE);
+    let flags = etcd_container(pod).and_then(|c| c.command.as_ref());
+    fixed && flags.is_some_and(|flags| flags.iter().any(|flag| flag == "--initial-cluster-state=new"))
+}
+
 /// Whether a restart of etcd in this Pod could begin anew. A Pod that was made with fixed flags can not be helped.
 pub(crate) fn may_begin_anew(pod: &Pod, alone: &str) -> bool {
     let value = |key: &str| pod.annotations().get(key);

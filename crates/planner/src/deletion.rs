@@ -135,6 +135,12 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         return;
     };
     match may_remove(scene, list, row.id) {
+        // It goes on record first.
+        Verdict::Safe
+            if !member.is_told_to_leave() && scene.members.iter().any(|m| m.may_turn_impostor()) =>
+        {
+            plan.look_again(Next::Now);
+        }
         Verdict::Safe => {
             hand_over(scene, list, row.id, plan);
             plan.act(Action::RemoveFromEtcd { member: member.name().to_owned(), id: row.id });

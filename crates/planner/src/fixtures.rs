@@ -170,7 +170,12 @@ impl World {
                 let member = names::member_of_pvc(name).unwrap();
                 self.find(member).volume.as_mut().unwrap().metadata.owner_references = Some(owners.clone());
             }
-            Action::SetDormant { name, dormant, .. } => self.find(name).member.spec.dormant = *dormant,
+            Action::SetDormant { name, dormant, .. } => {
+                let member = &mut self.find(name).member;
+                member.spec.dormant = *dormant;
+                let notes = member.metadata.annotations.get_or_insert_default();
+                notes.insert(labels::annotation::HAS_DATA.to_owned(), "true".to_owned());
+            }
             Action::DeletePod { name, .. } => {
                 let member = self.find(name);
                 member.pod = None;

@@ -8,6 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::view::MemberView;
 
+/// The role of a member that is to be taken out of etcd. Where a list of one could be an impostor's, it goes on record
+/// before that is done: who is not on a list without it was taken out by nobody (T28).
+pub(crate) const LEAVING: &str = "leaving";
+
 /// `list`: the one of this pass, if it can be believed.
 pub(crate) fn assess(
     list: Option<&Membership>,
@@ -63,7 +67,11 @@ pub(crate) fn assess(
     if let Some(answer) = member.serving().filter(|s| !s.version.is_empty()) {
         status.version = Some(answer.version.clone());
     }
-    status.role = row.filter(|_| !spec.dormant).map(|row| role(row, member).to_owned());
+    let leaves = member.is_told_to_leave() && member.is_deleting();
+    status.role = match row.filter(|_| !spec.dormant) {
+        Some(row) => Some(role(row, member).to_owned()),
+        None => leaves.then(|| LEAVING.to_owned()),
+    };
 
     let generation = member.member.metadata.generation;
     let mut set = |type_, on: bool, reason, message: String| {
@@ -90,6 +98,9 @@ pub(crate) fn assess(
 }
 
 fn role(row: &etcd::Member, member: &MemberView) -> &'static str {
+    if member.is_deleting() {
+        return LEAVING;
+    }
     let leads = member.serving().is_some_and(|s| s.leader == row.id);
     match (row.is_learner, leads) {
         (true, _) => "learner",

@@ -24,7 +24,10 @@ const NONROOT: i64 = 65532;
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| has_a_place(scene, m)) {
         match &member.pod {
-            None if may_start(scene, member) && !plan.lets_go(member.name()) => {
+            // One that can not be let go, because somebody refuses that, is still needed.
+            None if may_start(scene, member)
+                && (!plan.lets_go(member.name()) || scene.view.is_refused(member.name())) =>
+            {
                 let joined = !scene.is_newcomer(member);
                 let pod = desired(member, &scene.view.settings, scene.is_formed(), joined);
                 plan.act(Action::CreatePod(Box::new(pod)));

@@ -22,6 +22,7 @@ pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String
         members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((*m, m.serving()?))).collect();
     unlisted(view, &serving)
         .or_else(|| forgotten(view, members))
+        .or_else(|| bereft(view, members))
         .or_else(|| two_leaders(&serving))
         .or_else(|| disputed(view, &serving))
 }
@@ -83,6 +84,18 @@ fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     })
 }
 
+/// A seed that may have begun anew is alone on the list, and somebody on their way out, who had a vote, is not on it
+/// although nobody took them out.
+fn bereft(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    let seen = view.etcd.membership.as_ref()?;
+    let [only] = seen.fact.members.as_slice() else { return None };
+    let seed = members.iter().find(|m| m.stands_for(only) && m.may_turn_impostor())?;
+    let voted = |m: &&&MemberView| m.has_joined() && m.member.status.as_ref().is_some_and(|s| s.is_voter);
+    let missing =
+        members.iter().filter(voted).find(|m| m.row_in(&seen.fact).is_none() && !m.is_told_to_leave())?;
+    Some(format!("{} is alone on its list, and nobody has taken {} out", seed.name(), missing.name()))
+}
+
 /// Two leaders in one term, which raft rules out within one cluster.
 fn two_leaders(serving: &[(&MemberView, &Status)]) -> Option<String> {
     let led: Vec<_> = serving.iter().filter(|(_, s)| s.leader != 0).collect();
@@ -114,4 +127,85 @@ fn leaders<'a>(
     serving: impl Iterator<Item = (&'a MemberView, &'a Status)>,
 ) -> impl Iterator<Item = &'a MemberView> {
     serving.filter(|(_, s)| s.leader != 0 && s.leader == s.member_id).map(|(member, _)| member)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::World;
+    use crate::{Action, Release};
+    use api::EtcdCluster;
+
+    fn silence(member: &mut MemberView) {
+        member.etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+    }
+
+    fn released(world: &World) -> bool {
+        let out = |a: &Action| matches!(a, Action::ReleaseMember { because: Release::OutOfEtcd, .. });
+        world.plan().actions.iter().any(out)
+    }
+
+    fn delete(member: &mut MemberView) {
+        member.member.metadata.deletion_timestamp = Some(conditions::wire_time(crate::fixtures::now()));
+    }
+
+    /// As the Go operator makes a seed.
+    fn fix_flags(member: &mut MemberView) {
+        let pod = member.pod.as_mut().unwrap();
+        pod.metadata.annotations = None;
+        let flags = pod.spec.as_mut().unwrap().containers[0].command.as_mut().unwrap();
+        flags.retain(|flag| !flag.starts_with("--initial-cluster"));
+        flags.push("--initial-cluster-state=new".into());
+    }
+
+    /// Two members, of which the first gives a list of its own, and the second serves beside it.
+    fn disagreeing() -> World {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(2));
+        world.rows().truncate(1);
+        world
+    }
+
+    #[test]
+    fn t28_a_list_is_not_believed_again_because_who_contradicted_it_fell_silent() {
+        let mut world = disagreeing();
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/MembersDisagree");
+        world.pass();
+        silence(world.member(1));
+        delete(world.member(1));
+        assert!(!released(&world), "it may hold the data of the right one");
+        let list = world.view.etcd.membership.take();
+        world.pass();
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/MembersDisagree", "also without any list");
+        world.view.etcd.membership = list;
+        assert!(!released(&world));
+        world.view.members.truncate(1);
+        assert_ne!(world.condition(conditions::AVAILABLE), "False/MembersDisagree", "its user gave it up");
+    }
+
+    #[test]
+    fn t28_a_list_of_one_from_a_seed_with_fixed_flags_takes_nobody_out_who_was_not_told_to_leave() {
+        let fixed = |told: bool| {
+            let mut world = disagreeing();
+            fix_flags(world.member(0));
+            silence(world.member(1));
+            delete(world.member(1));
+            if told {
+                world.member(1).member.status.as_mut().unwrap().role = Some("leaving".into());
+            }
+            world
+        };
+        assert!(!released(&fixed(false)));
+        assert_eq!(fixed(false).condition(conditions::AVAILABLE), "False/MembersDisagree");
+        assert!(released(&fixed(true)));
+    }
+
+    #[test]
+    fn t28_who_leaves_beside_such_a_seed_is_put_on_record_first() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        delete(world.member(2));
+        assert!(matches!(&world.plan().actions[..], [Action::RemoveFromEtcd { .. }]));
+        fix_flags(world.member(0));
+        assert_eq!(world.pass(), []);
+        assert!(matches!(&world.plan().actions[..], [Action::RemoveFromEtcd { .. }]));
+    }
 }

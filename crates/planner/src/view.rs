@@ -113,6 +113,11 @@ impl ClusterView {
         self.living_cluster().is_some_and(|c| crate::support::missing(&c.spec).is_none_or(past))
     }
 
+    /// Whether the API server refuses something about a member.
+    pub(crate) fn is_refused(&self, member: &str) -> bool {
+        self.refused.keys().any(|object| object.ends_with(member))
+    }
+
     /// The etcd cluster that was formed, once it is on record, with the cluster or with its members.
     pub fn etcd_cluster(&self) -> Option<u64> {
         let cluster = self.cluster.as_ref()?;
@@ -224,6 +229,21 @@ impl MemberView {
     pub(crate) fn is_settled_seed(&self) -> bool {
         let settled = |pod: &Pod| self.owns(&pod.metadata) && command::is_settled(pod);
         self.member.spec.bootstrap && self.pod.as_ref().is_some_and(settled)
+    }
+
+    /// Whether it has been put to sleep with its data. Kept beside the record, so that it outlives it (T26).
+    fn has_been_paused(&self) -> bool {
+        self.member.annotations().contains_key(labels::annotation::HAS_DATA)
+    }
+
+    /// A seed that begins anew whenever it has lost its data, under the ids it had before (T28).
+    pub(crate) fn may_turn_impostor(&self) -> bool {
+        self.member.spec.bootstrap && self.pod.as_ref().is_some_and(command::is_fixed_to_form)
+    }
+
+    /// Whether it is on record that the member is being taken out of etcd.
+    pub(crate) fn is_told_to_leave(&self) -> bool {
+        self.member.status.as_ref().is_some_and(|s| s.role.as_deref() == Some(member_status::LEAVING))
     }
 
     pub fn is_memory(&self) -> bool {
@@ -359,7 +379,11 @@ impl<'a> Scene<'a> {
             || self.identity.cluster_id.is_some()
             || self.members.iter().any(|m| {
                 let spec = &m.member.spec;
-                m.has_joined() || m.is_settled_seed() || spec.dormant || !spec.bootstrap
+                m.has_joined()
+                    || m.is_settled_seed()
+                    || spec.dormant
+                    || !spec.bootstrap
+                    || m.has_been_paused()
             })
     }
 

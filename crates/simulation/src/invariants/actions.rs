@@ -277,7 +277,8 @@ fn confirmed(world: &World, name: &str, written: &serde_json::Value, since: Mill
     if !is_available(&stored) {
         return None;
     }
-    let cluster = world.etcd_cluster(&uid_of(&stored))?;
+    let named = written["status"]["clusterID"].as_str().and_then(api::ids::parse);
+    let cluster = named.or_else(|| world.etcd_cluster(&uid_of(&stored)))?;
     let quorum_at = world.ledger.quorum_at.get(&cluster).copied().unwrap_or_default();
     let late = quorum_at + CONFIRMED < since && !super::is_misvoted(world, cluster);
     late.then(|| {

@@ -299,7 +299,10 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
             .then_some(());
     }
     let known = world.etcd_cluster(&uid_of(cluster));
-    let id = known.or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())?;
+    let token = |m: &Arc<Value>| m["spec"]["clusterToken"].as_str().and_then(|t| world.formed_under(t));
+    let id = known
+        .or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())
+        .or_else(|| members.iter().find_map(token))?;
     // A member of a predecessor's has begun anew under its old ids; whatever a user chose then is right.
     if super::is_misvoted(world, id) {
         return Some(());

@@ -97,7 +97,9 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
         }
         Action::SetDormant { name, uid, dormant } => {
             let spec = json!({ "dormant": dormant.then_some(true) });
-            Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": { "uid": uid }, "spec": spec }))
+            let has_data = json!({ labels::annotation::HAS_DATA: "true" });
+            let metadata = json!({ "uid": uid, "annotations": has_data });
+            Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": metadata, "spec": spec }))
         }
         Action::WireMember { name, uid, initial_cluster } => {
             let spec = json!({ "initialCluster": initial_cluster });

@@ -403,7 +403,7 @@ impl Simulation {
             }
             Stop::Failed(Failure::Api(error)) => {
                 let object = act::made(action).map_or_else(
-                    || action.to_string(),
+                    || action.member().map_or_else(|| action.to_string(), |m| format!("EtcdMember {m}")),
                     |(kind, meta)| format!("{} {}", kind.kind, meta.name.clone().unwrap_or_default()),
                 );
                 drop(pass.refused.insert(object, error.to_string()));

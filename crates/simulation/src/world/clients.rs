@@ -8,7 +8,7 @@ use serde_json::json;
 use super::World;
 use super::agenda::Event;
 use super::kubelet::{PodRun, Stage};
-use crate::apiserver::kind::POD;
+use crate::apiserver::kind::{ETCD_MEMBER, POD};
 use crate::etcd::{ProcessId, PutResult};
 use crate::invariants::Violation;
 
@@ -61,7 +61,10 @@ impl World {
     fn one_cluster(&mut self, name: &str, reachable: &[ProcessId]) {
         let touched = |process: &&ProcessId| {
             let pod = self.pods.values().find(|p| p.process.as_ref() == Some(process));
-            pod.is_some_and(|p| self.ledger.unlabelled.iter().any(|(kind, n)| *kind == POD && *n == p.name))
+            let relabelled =
+                |name: &str| self.ledger.unlabelled.iter().any(|(kind, n)| *kind == POD && n == name);
+            // So is one that they told to stay when its member went.
+            pod.is_some_and(|p| relabelled(&p.name) || self.object(ETCD_MEMBER, &p.name).is_none())
         };
         let own = reachable.iter().filter(|p| !touched(p));
         let ids: BTreeSet<u64> =

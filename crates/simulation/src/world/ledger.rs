@@ -193,7 +193,7 @@ impl World {
     }
 
     /// The last etcd cluster that was formed under a token.
-    fn formed_under(&self, token: &str) -> Option<u64> {
+    pub fn formed_under(&self, token: &str) -> Option<u64> {
         self.etcds.formations().iter().rev().find(|f| f.token == *token).map(|f| f.cluster)
     }
 
@@ -257,7 +257,10 @@ impl World {
                 emptied && (self.ledger.status_lost_at.contains_key(owner) || disasters.contains(&id));
             // Without a cluster object there is nobody to take a member out of etcd that its user has deleted.
             let alone = kept.uid.is_empty() || unattended;
-            let by_user = by_user || (user_deleted && (forgotten || alone));
+            // A member of a predecessor's has begun anew, and the one that its user has deleted is not on record any more.
+            let unknown =
+                crate::invariants::is_misvoted(self, id) && self.ledger.status_lost_at.contains_key(owner);
+            let by_user = by_user || (user_deleted && (forgotten || alone || unknown));
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
