@@ -138,6 +138,8 @@ impl Operator {
         let status = member.status.get_or_insert_default();
         status.member_id = seen.joined.then(|| ids::format(id(index)));
         status.is_voter = seen.row == Row::Voter;
+        // That it was told to leave is on record at once; that this comes first is for the seeds to try.
+        status.role = (seen.leaving != Leaving::No).then(|| "leaving".to_owned());
         status.pvc_uid = match seen.claim {
             Claim::Unknown => None,
             Claim::Same => Some(format!("claim-{index}")),
