@@ -54,6 +54,17 @@ pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Opt
     }
 }
 
+/// Rule 7: whatever is decided on a list, it is that of the cluster's own etcd.
+pub fn own_list(world: &World, view: &ClusterView) -> Option<Violation> {
+    let uid = view.cluster.as_ref()?.metadata.uid.as_deref()?;
+    let fact = world.ledger.clusters.get(uid).filter(|fact| !fact.status_lost)?;
+    let (seen, known) = (view.etcd.membership.as_ref()?, fact.id?);
+    (seen.fact.cluster_id != known).then(|| {
+        let what = format!("{} believes {}, which answers for another cluster", view.name, seen.from);
+        Violation::new(7, what)
+    })
+}
+
 /// Whether the list of this pass comes from one that formed a cluster of its own under the same ids, although a member of
 /// the true one was heard in the same pass.
 fn is_misled(world: &World, pass: &PassFacts<'_>) -> bool {
@@ -132,7 +143,13 @@ fn least_missed(world: &World, pass: &PassFacts<'_>, victim: &str) -> Option<Vio
     if served(leaves.id) + 5 * SECOND < pass.began || pass.view.members.iter().any(looks_silent) {
         return None;
     }
-    let silent = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting()).find(|m| {
+    // One that was taken up does not leave before its own etcd has named the cluster.
+    let named = |m: &MemberView| m.member.status.as_ref().is_some_and(|s| s.cluster_id.is_some());
+    let inherits = |uid: &str| world.ledger.clusters.get(uid).is_some_and(|c| !c.inherits.is_empty());
+    let uid = pass.view.cluster.as_ref().and_then(|c| c.metadata.uid.as_deref()).unwrap_or_default();
+    let may_leave = |m: &&MemberView| named(m) || !inherits(uid);
+    let others = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting());
+    let silent = others.filter(may_leave).find(|m| {
         let silent = |id| served(id) + SILENT < pass.began && !serves(&world.etcds, list.cluster_id, id);
         !ready(m) && row(m.name()).is_some_and(|r| silent(r.id))
     })?;

@@ -16,7 +16,7 @@ use crate::script::SECOND;
 use crate::world::World;
 use crate::world::kubelet::Stage;
 
-pub use actions::{Before, PassFacts, before_action};
+pub use actions::{Before, PassFacts, before_action, own_list};
 pub use rest::Rest;
 
 /// Acknowledged writes and histories are audited this often; a loss does not heal.

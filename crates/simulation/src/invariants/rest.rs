@@ -256,12 +256,16 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let members = belongings(world, ETCD_MEMBER, &name);
     let differ =
         |field: fn(&Value) -> &Value| members.windows(2).any(|pair| field(&pair[0]) != field(&pair[1]));
-    // Two clusters under the same ids: a seed with fixed flags has begun anew without its data.
     if because == reason::QUORUM_LOST && is_littered(world, &name) {
         return (available == "False").then_some(());
     }
+    // Two clusters under the same ids: a seed has begun anew without its data, and could not be told not to.
     if because == reason::MEMBERS_DISAGREE {
-        return (available == "False" && !world.ledger.fixed_pods.is_empty()).then_some(());
+        let ever = world.ever_formed(&uid_of(cluster));
+        let two = world.etcds.formations().iter().any(|f| f.impostor && ever.contains(&f.cluster));
+        // Or the data of all voters was wiped, and learners still have a copy.
+        let lost = ever.iter().any(|id| world.etcds.disaster(*id).is_some());
+        return (available == "False" && (two || lost)).then_some(());
     }
     if because == "IdentityConflict" {
         return (available == "False" && differ(|m| &m["spec"]["clusterToken"])).then_some(());

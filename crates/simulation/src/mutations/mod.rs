@@ -173,7 +173,9 @@ pub fn all() -> &'static [Mutation] {
             .blindly(),
         Mutation::new("removal-in-memory", "a removal that is nowhere on disk when the volume goes")
             .planning(plans::removal_in_memory),
-        Mutation::new("any-answer", "whoever has a member's address is believed").believing_strangers(),
+        Mutation::new("any-answer", "rule 7: whoever has a member's address is believed")
+            .believing_strangers()
+            .by_seeds_alone(),
         Mutation::new("old-list", "rule 7: the list of an earlier pass will do").with_an_old_list(),
         Mutation::new("optimist", "rule 6: no quorum is said to be one").planning(plans::optimist),
         Mutation::new("all-at-once", "rule 1: every Pod is restarted to apply an edit")

@@ -184,6 +184,9 @@ impl Simulation {
             pass.plan = planner::plan(&view, clock);
             (self.mutation.after)(&view, &mut pass.plan);
         }
+        if let Some(violation) = invariants::own_list(&self.world, &pass.view) {
+            self.world.ledger.violate(violation);
+        }
         self.coverage.planned(&pass.plan);
         self.tell_plan(id, pass);
         pass.phase = Phase::Act(0);

@@ -366,7 +366,7 @@ impl World {
     fn forget_pod(&mut self, uid: &str) {
         self.lose_memory(uid);
         if let Some(pod) = self.pods.remove(uid)
-            && let Some(ip) = pod.ip
+            && let Some(ip) = pod.ip.filter(|_| pod.stage != Stage::Ended)
         {
             self.free_addresses.push(ip);
         }
@@ -451,6 +451,8 @@ impl World {
             pod.stage = Stage::Ended;
             pod.ready = false;
             pod.last_words = Some(reason.to_owned());
+            // Its status goes on to name the address, which the next Pod may get.
+            self.free_addresses.extend(pod.ip.clone());
         }
         self.write_pod_status(uid);
     }

@@ -150,7 +150,8 @@ impl Ledger {
         fact.owner = owner.map(|o| o["uid"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
     }
 
-    pub(super) fn cluster_changed(&mut self, now: Millis, change: Change, object: &Value) {
+    /// `lost`: the volumes of a quorum of what it stood for have been destroyed.
+    pub(super) fn cluster_changed(&mut self, now: Millis, change: Change, object: &Value, lost: bool) {
         let uid = uid_of(object);
         let inherits =
             if self.clusters.contains_key(&uid) { None } else { self.orphaned.remove(&name_of(object)) };
@@ -162,7 +163,7 @@ impl Ledger {
         let id = object["status"]["clusterID"].as_str().and_then(ids::parse);
         if id.is_none() && fact.status_lost {
             // It is not forgotten what the id was: no other may come in its place.
-        } else if fact.id.is_some() && id != fact.id {
+        } else if fact.id.is_some() && id != fact.id && !(fact.status_lost && lost) {
             let what = format!("clusterID of {} was {:x?} and becomes {id:x?}", fact.name, fact.id);
             self.violation.get_or_insert(Violation::new(3, what));
         } else {

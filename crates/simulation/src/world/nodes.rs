@@ -169,6 +169,9 @@ impl World {
             }
             self.lose_memory(&uid);
         }
+        // What was to be made there, and is not bound yet, is made somewhere else.
+        let unbound = |d: &&mut super::volumes::Disk| d.node == Some(node) && d.bound_at.is_none();
+        self.disks.values_mut().filter(unbound).for_each(|disk| disk.node = None);
         let gone: Vec<DiskId> =
             self.disks.iter().filter(|(_, d)| d.node == Some(node)).map(|(id, _)| id.clone()).collect();
         for disk in gone {
