@@ -135,12 +135,8 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         return;
     };
     match may_remove(scene, list, row.id) {
-        // It goes on record first.
-        Verdict::Safe
-            if !member.is_told_to_leave() && scene.members.iter().any(|m| m.may_turn_impostor()) =>
-        {
-            plan.look_again(Next::Now);
-        }
+        // Where a list of one is left, or can be an impostor's, it goes on record first.
+        Verdict::Safe if !member.is_told_to_leave() && is_doubtful(scene, list) => plan.look_again(Next::Now),
         Verdict::Safe => {
             hand_over(scene, list, row.id, plan);
             plan.act(Action::RemoveFromEtcd { member: member.name().to_owned(), id: row.id });
@@ -148,6 +144,10 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         }
         Verdict::Wait(why) => plan.complain(format!("member {} can not leave: {why}", member.name())),
     }
+}
+
+fn is_doubtful(scene: &Scene<'_>, list: &Membership) -> bool {
+    list.members.len() == 2 || scene.members.iter().any(|m| m.may_turn_impostor())
 }
 
 /// T22: a leader that is asked to leave hands over first, so that writes do not wait for an election.

@@ -47,8 +47,8 @@ fn ahead(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     Some(format!("member {} has seen more than {}, whose list does not have it", member.name(), seen.from))
 }
 
-/// Once it was told that there are two clusters, a list is believed again only if it has everybody who is on record, also
-/// those on their way out: who is silent now may hold the data of the right one.
+/// Once it was told that there are two clusters, a list of one is believed again only if it has everybody who is on record,
+/// also those on their way out that nobody took out: who is silent now may hold the data of the right one.
 fn still_missing(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     let status = view.cluster.as_ref()?.status.as_ref()?;
     let told = conditions::find(&status.conditions, conditions::AVAILABLE)
@@ -61,7 +61,10 @@ fn still_missing(view: &ClusterView, members: &[&MemberView]) -> Option<String> 
             "members contradicted each other, and nobody has given a list of all of them since".to_owned(),
         );
     };
-    let missing = members.iter().find(|m| m.has_joined() && m.row_in(&seen.fact).is_none())?;
+    let [_] = seen.fact.members.as_slice() else { return None };
+    let missing =
+        |m: &&&MemberView| m.has_joined() && m.row_in(&seen.fact).is_none() && !m.is_told_to_leave();
+    let missing = members.iter().find(missing)?;
     Some(format!(
         "member {} had joined, but the list that {} gives does not have it",
         missing.name(),
