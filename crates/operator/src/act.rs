@@ -172,8 +172,8 @@ impl Actor {
         let failed = |action| move |source| Error::Etcd { action, source };
         match action {
             Action::AddLearner { peer_url, .. } => {
-                let done = self.etcd.add_learner(&speaker(view)?, peer_url).await;
-                done.map(drop).map_err(failed("adding a learner"))
+                let done = self.ask(view, Change::Add(peer_url)).await?;
+                done.map_err(failed("adding a learner"))
             }
             Action::Promote { id, .. } => {
                 let done = self.etcd.promote(&speaker(view)?, *id).await;
@@ -184,7 +184,7 @@ impl Actor {
                 done.map_err(failed("moving leadership"))
             }
             Action::RemoveFromEtcd { id, .. } => {
-                let done = self.etcd.remove(&speaker(view)?, *id).await;
+                let done = self.ask(view, Change::Remove(*id)).await?;
                 done.map_err(failed("failed to remove member from etcd, will retry"))
             }
             Action::PersistMembership => {
@@ -192,11 +192,29 @@ impl Actor {
                 done.map_err(failed("writing the membership down"))
             }
             Action::RemoveOrphan { id, .. } => {
-                let done = self.etcd.remove(&speaker(view)?, *id).await;
+                let done = self.ask(view, Change::Remove(*id)).await?;
                 done.map_err(failed("removing an orphan"))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Asks for a change of the membership, and asks the next one if that one finds the cluster not healthy enough.
+    async fn ask(&self, view: &ClusterView, change: Change<'_>) -> Result<Result<(), etcd::Error>, Error> {
+        let others = view.speakers().into_iter().skip(1).filter_map(|m| endpoint(view, m));
+        let mut endpoints = vec![speaker(view)?];
+        endpoints.extend(others);
+        let mut answer = Ok(());
+        for at in endpoints {
+            answer = match change {
+                Change::Add(peer_url) => self.etcd.add_learner(&at, peer_url).await.map(drop),
+                Change::Remove(id) => self.etcd.remove(&at, id).await,
+            };
+            if !matches!(answer, Err(etcd::Error::Unhealthy)) {
+                break;
+            }
+        }
+        Ok(answer)
     }
 
     fn api<K>(&self, view: &ClusterView) -> Api<K>
@@ -306,6 +324,13 @@ fn owner_patch(uid: &str, version: Option<String>, owners: &[OwnerReference]) ->
 
 fn key_of(view: &ClusterView) -> Key {
     Key { namespace: view.namespace.clone(), name: view.name.clone() }
+}
+
+/// A change of the membership that any voter can be asked for.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Add(&'a str),
+    Remove(u64),
 }
 
 /// Whom to tell: the member that vouched for the list this plan rests on.

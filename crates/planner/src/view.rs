@@ -113,6 +113,20 @@ impl ClusterView {
         self.living_cluster().is_some_and(|c| crate::support::missing(&c.spec).is_none_or(past))
     }
 
+    /// Who can be told to change the membership: whoever gave the list, then the other voters that follow the same leader.
+    /// Each of them judges by its own connections whether a change is safe, and one that has lost count of them can refuse
+    /// for as long as it runs, while the others know better.
+    pub fn speakers(&self) -> Vec<&MemberView> {
+        let from = self.etcd.membership.as_ref().map(|seen| seen.from.as_str()).unwrap_or_default();
+        let Some(first) = self.members.iter().find(|m| m.name() == from) else { return vec![] };
+        let leader = first.serving().map(|s| s.leader);
+        let agrees = |m: &&MemberView| {
+            let status = m.serving().filter(|s| !s.is_learner && s.leader != 0);
+            m.name() != from && !m.is_deleting() && status.is_some_and(|s| Some(s.leader) == leader)
+        };
+        std::iter::once(first).chain(self.members.iter().filter(agrees)).collect()
+    }
+
     /// Whether the API server refuses something about a member.
     pub(crate) fn is_refused(&self, member: &str) -> bool {
         self.refused.keys().any(|object| object.ends_with(member))

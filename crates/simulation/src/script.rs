@@ -176,6 +176,10 @@ pub enum Incident {
         times: u32,
         every: Millis,
     },
+    /// etcd takes one of its peers for inactive, although they are connected.
+    Deafen {
+        pick: Pick,
+    },
     /// It was restarted that often, long ago.
     Veteran {
         pick: Pick,
@@ -422,7 +426,7 @@ impl Incident {
         let cluster = rng.random_range(0..2);
         let pick = rng.random_range(0..60);
         let node = rng.random_range(0..temper.nodes);
-        match rng.random_range(0..143) {
+        match rng.random_range(0..146) {
             0..17 => Self::Scale { cluster, replicas: one_of(rng, &[0, 1, 1, 2, 3, 3, 3, 4, 5, 5]) },
             17..21 => Self::Edit {
                 cluster,
@@ -494,6 +498,7 @@ impl Incident {
             134..136 => Self::Veteran { pick, restarts: rng.random_range(3..12) },
             136..138 => Self::Flap { pick, lasts: rng.random_range(3000..60_000) },
             138..141 => Self::NoRoom { lasts: rng.random_range(10_000..240_000) },
+            141..144 => Self::Deafen { pick },
             _ => Self::Relabel { pick },
         }
     }

@@ -104,6 +104,19 @@ impl Etcds {
     }
 
     /// The name of a process that has just been started leads nowhere for a while: its machine came back with other
+    /// A process that loses count of a connection: a message that failed right after it was made marks the peer as
+    /// inactive, and nothing marks it as active again. One in a cluster.
+    pub fn deafen(&mut self, process: &ProcessId) {
+        let Some(at) = self.index(process) else { return };
+        let data = &self.processes[at].data;
+        let (cluster, own) = (data.cluster, data.member);
+        let peer = data.state.voters().find(|id| *id != own);
+        for process in self.processes.iter_mut().filter(|p| p.data.cluster == cluster) {
+            process.deaf_to = None;
+        }
+        self.processes[at].deaf_to = peer;
+    }
+
     /// addresses.
     pub fn hide(&mut self, process: &ProcessId, until: Millis) {
         if let Some(at) = self.index(process) {

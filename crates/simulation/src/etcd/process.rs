@@ -50,6 +50,8 @@ pub(super) struct Process {
     pub leaves: Option<Millis>,
     /// Until then its name leads nowhere: only those it dials itself know where it is.
     pub hidden_until: Millis,
+    /// A peer that it takes for inactive as long as it runs, although they are connected.
+    pub deaf_to: Option<u64>,
 }
 
 impl Process {
@@ -70,6 +72,7 @@ impl Process {
             fresh: false,
             leaves: None,
             hidden_until: 0,
+            deaf_to: None,
         }
     }
 

@@ -169,8 +169,10 @@ impl Etcds {
     /// Members that this one has been connected to for long enough, itself among them.
     fn connected_voters(&self, at: usize) -> usize {
         let process = &self.processes[at];
-        let long =
-            |id: &u64| process.connections.get(id).is_some_and(|c| c.since + HEALTH_INTERVAL < self.clock);
+        let long = |id: &u64| {
+            let since = process.connections.get(id).map(|c| c.since);
+            process.deaf_to != Some(*id) && since.is_some_and(|since| since + HEALTH_INTERVAL < self.clock)
+        };
         process.data.state.voters().filter(|id| *id == process.data.member || long(id)).count()
     }
 
@@ -237,7 +239,8 @@ impl Etcds {
             if left.iter().filter(|(_, row)| !row.name.is_empty()).count() < left.len() / 2 + 1 {
                 return Err(self.refuse(at, NOT_ENOUGH_STARTED));
             }
-            let down = id != process.data.member && !process.connections.contains_key(&id);
+            let heard = process.connections.contains_key(&id) && process.deaf_to != Some(id);
+            let down = id != process.data.member && !heard;
             let voters = state.voters().count();
             if !down && self.connected_voters(at) < 2 + voters.saturating_sub(1) / 2 {
                 return Err(Error::Unhealthy);

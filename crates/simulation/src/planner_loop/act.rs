@@ -59,7 +59,7 @@ pub fn made(action: &Action) -> Option<(Kind, &ObjectMeta)> {
 }
 
 /// The call that carries an action out; a reason when there is nobody to call.
-pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
+pub fn call(view: &ClusterView, action: &Action, declined: usize) -> Result<Call, Stop> {
     Ok(match action {
         Action::CreateService(service) => create(SERVICE, service.as_ref())?,
         Action::CreateBudget(budget) => create(BUDGET, budget.as_ref())?,
@@ -127,10 +127,10 @@ pub fn call(view: &ClusterView, action: &Action) -> Result<Call, Stop> {
         }
         // The look was all; nothing is asked for.
         Action::SeekLost { name, .. } => Call::Get(ETCD_MEMBER, name.clone()),
-        Action::AddLearner { peer_url, .. } => speak(view, EtcdCall::AddLearner(peer_url.clone()))?,
+        Action::AddLearner { peer_url, .. } => ask(view, declined, EtcdCall::AddLearner(peer_url.clone()))?,
         Action::Promote { id, .. } => speak(view, EtcdCall::Promote(*id))?,
         Action::RemoveFromEtcd { id, .. } | Action::RemoveOrphan { id, .. } => {
-            speak(view, EtcdCall::Remove(*id))?
+            ask(view, declined, EtcdCall::Remove(*id))?
         }
         Action::PersistMembership => speak(view, EtcdCall::Persist)?,
         Action::MoveLeader { from, id, .. } => to(view, from, EtcdCall::MoveLeader(*id))?,
@@ -178,6 +178,13 @@ fn delete(kind: Kind, name: &str, uid: &str) -> Call {
         ..DeleteOptions::default()
     };
     Call::Delete(kind, name.to_owned(), options)
+}
+
+/// Tells the next one that can be told, after so many have declined.
+fn ask(view: &ClusterView, declined: usize, call: EtcdCall) -> Result<Call, Stop> {
+    let speakers = view.speakers();
+    let member = speakers.get(declined).map(|m| m.name()).unwrap_or_default();
+    to(view, member, call)
 }
 
 /// Tells the member that vouched for the list the plan rests on.

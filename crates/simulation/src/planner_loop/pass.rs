@@ -43,6 +43,8 @@ pub struct Pass {
     pub list_read: bool,
     /// So many live looks before the step at hand have been taken.
     pub looked: usize,
+    /// So many have found the cluster not healthy enough for the step at hand.
+    pub declined: usize,
     /// The actions that failed or were held back.
     pub failed: Vec<planner::Action>,
     /// A status could not be written.
@@ -74,6 +76,7 @@ impl Pass {
             quorum_at,
             list_read: false,
             looked: 0,
+            declined: 0,
             failed: vec![],
             unreported: false,
             refused: std::collections::BTreeMap::new(),

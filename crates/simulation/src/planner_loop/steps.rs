@@ -241,7 +241,7 @@ impl Simulation {
                 this.failed(pass, index, &action, stop);
             });
         }
-        let call = match act::call(&pass.view, &action) {
+        let call = match act::call(&pass.view, &action, pass.declined) {
             Ok(call) => (self.mutation.call)(&pass.view, &action, call),
             Err(stop) => {
                 self.failed(pass, index, &action, stop);
@@ -278,8 +278,16 @@ impl Simulation {
                 }
             }
             Err(Stop::Occupied) => return self.explain(id, pass, index, &action, took),
+            Err(Stop::Failed(Failure::Etcd(etcd::Error::Unhealthy)))
+                if matches!(call, Call::Etcd(_, EtcdCall::AddLearner(_) | EtcdCall::Remove(_)))
+                    && pass.declined + 1 < pass.view.speakers().len() =>
+            {
+                pass.declined += 1;
+                return Next::After(took);
+            }
             Err(stop) => self.failed(pass, index, &action, stop),
         }
+        pass.declined = 0;
         Next::After(took)
     }
 

@@ -78,6 +78,12 @@ impl World {
                     self.agenda.put(at, Event::Kill(uid.clone()));
                 }
             }
+            Incident::Deafen { pick } => {
+                let process = self.picked_pod(pick).and_then(|uid| self.pods.get(&uid)?.process.clone());
+                if let Some(process) = process {
+                    self.etcds.deafen(&process);
+                }
+            }
             Incident::Veteran { pick, restarts } => {
                 let Some(uid) = self.picked_pod(pick) else { return };
                 // Only what has run can have been restarted.
