@@ -106,6 +106,11 @@ fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, pl
     }
     if starting.status.member_id.is_none() {
         refresh(list, starting, plan);
+    } else if starting.has_joined() && starting.row_in(list).is_none() {
+        plan.complain(format!(
+            "etcd does not list member {name} although nobody here took it out; it is kept, because it may hold data that the \
+             others do not have. Have it replaced if it does not: kubectl delete etcdmember {name}"
+        ));
     }
     if waited_for(scene, starting) > PATIENCE {
         promote(scene, list, plan);

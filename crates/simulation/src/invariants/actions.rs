@@ -39,7 +39,7 @@ pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Opt
         | Action::RemoveFromEtcd { .. }
         | Action::RemoveOrphan { .. }
         | Action::ReleaseMember { because: Release::OutOfEtcd, .. }
-            if is_misled(world, &pass) =>
+            if is_misled(world, &pass) && !is_forgotten(world, action) =>
         {
             Some(Violation::new(7, format!("{action:?} on the list of an impostor")))
         }
@@ -80,6 +80,12 @@ fn is_misled(world: &World, pass: &PassFacts<'_>) -> bool {
         !false_one(m.name()) && id.is_some_and(|(cluster, _)| cluster == seen.fact.cluster_id)
     });
     false_one(&seen.from) && true_one
+}
+
+/// Whether a user has emptied the status of the member that is let go: nothing says any more that it ever joined.
+fn is_forgotten(world: &World, action: &Action) -> bool {
+    let Action::ReleaseMember { uid, .. } = action else { return false };
+    world.ledger.status_lost_at.contains_key(uid)
 }
 
 /// T7, a consequence of rule 3: nobody gets a vote before it is written down that it has joined. A status that a user has

@@ -311,6 +311,15 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     if super::is_misvoted(world, id) {
         return Some(());
     }
+    // The only voter was wiped and began anew; a learner on record has what is left of the data before, and is kept.
+    let unlisted = |m: &Arc<Value>| {
+        let ready =
+            m["status"]["conditions"].as_array().and_then(|c| c.iter().find(|c| c["type"] == "Ready"));
+        ready.is_some_and(|c| c["reason"] == reason::NOT_IN_CLUSTER)
+    };
+    if world.etcds.disaster(id).is_some() && members.iter().any(unlisted) {
+        return (condition(cluster, conditions::DEGRADED)?.0 == "True").then_some(());
+    }
     // So many volumes are gone that no quorum can come back.
     if !world.etcds.volumes(id).is_quorum() {
         return (available == "False" && [reason::QUORUM_LOST, reason::ALL_MEMBERS_LOST].contains(&because))
@@ -321,7 +330,10 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let leaving =
         |m: &Arc<Value>| m["metadata"]["deletionTimestamp"].is_string() && uid_of(cluster) == owner(m);
     if because == reason::QUORUM_LOST && world.etcds.forgets(id) {
-        let stripped = world.ledger.members.values().any(|m| m.stripped && m.owner == uid_of(cluster));
+        let inherits = world.ledger.clusters.get(&uid_of(cluster)).is_some_and(|c| !c.inherits.is_empty());
+        let stripped =
+            |m: &crate::world::ledger::MemberFact| m.stripped && (inherits || m.owner == uid_of(cluster));
+        let stripped = world.ledger.members.values().any(stripped);
         return (stripped || world.objects(ETCD_MEMBER).iter().any(leaving)).then_some(());
     }
     // A member that only its user can give up, and others that can not leave because of it: the operator was told to wait

@@ -89,8 +89,8 @@ impl World {
                 // Only what has run can have been restarted.
                 if let Some(pod) = self.pods.get_mut(&uid).filter(|p| p.stage == Stage::Running) {
                     pod.restarts += restarts;
+                    self.write_pod_status(&uid);
                 }
-                self.write_pod_status(&uid);
             }
             Incident::Flap { pick, lasts } => {
                 let Some(uid) = self.picked_pod(pick) else { return };

@@ -366,7 +366,10 @@ impl World {
     fn forget_pod(&mut self, uid: &str) {
         self.lose_memory(uid);
         if let Some(pod) = self.pods.remove(uid)
-            && let Some(ip) = pod.ip.filter(|_| pod.stage != Stage::Ended)
+            && let Some(ip) = pod.ip
+            // It may have ended before, and somebody else may have its address by now.
+            && !self.free_addresses.contains(&ip)
+            && !self.pods.values().any(|other| other.ip.as_ref() == Some(&ip))
         {
             self.free_addresses.push(ip);
         }

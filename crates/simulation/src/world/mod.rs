@@ -280,7 +280,9 @@ impl World {
     /// Whether a call gets through to the machine it goes to.
     pub fn reaches_address(&self, address: &str) -> bool {
         let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
-        let on = self.pods.values().filter(|p| p.ip.as_deref() == Some(ip)).filter_map(|p| p.node);
+        // Whoever had it before does not matter.
+        let has = |p: &&PodRun| p.ip.as_deref() == Some(ip) && p.stage != kubelet::Stage::Ended;
+        let on = self.pods.values().filter(has).filter_map(|p| p.node);
         on.into_iter().all(|node| self.nodes[node].is_reachable())
     }
 
