@@ -117,12 +117,13 @@ impl ClusterView {
     /// Each of them judges by its own connections whether a change is safe, and one that has lost count of them can refuse
     /// for as long as it runs, while the others know better.
     pub fn speakers(&self) -> Vec<&MemberView> {
-        let from = self.etcd.membership.as_ref().map(|seen| seen.from.as_str()).unwrap_or_default();
-        let Some(first) = self.members.iter().find(|m| m.name() == from) else { return vec![] };
+        let Some(seen) = &self.etcd.membership else { return vec![] };
+        let Some(first) = self.members.iter().find(|m| m.name() == seen.from) else { return vec![] };
         let leader = first.serving().map(|s| s.leader);
         let agrees = |m: &&MemberView| {
-            let status = m.serving().filter(|s| !s.is_learner && s.leader != 0);
-            m.name() != from && !m.is_deleting() && status.is_some_and(|s| Some(s.leader) == leader)
+            let votes = m.row_in(&seen.fact).is_some_and(|row| !row.is_learner);
+            let follows = m.serving().is_some_and(|s| Some(s.leader) == leader);
+            m.name() != seen.from && !m.is_deleting() && votes && follows
         };
         std::iter::once(first).chain(self.members.iter().filter(agrees)).collect()
     }
@@ -515,4 +516,34 @@ fn judged(cluster: &EtcdCluster) -> Option<i64> {
 /// Oldest first, then by name: the order members are listed and numbered in.
 fn age(m: &MemberView) -> (Option<Timestamp>, &str) {
     (m.member.metadata.creation_timestamp.as_ref().map(|t| t.0), m.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixtures::World;
+    use api::{EtcdCluster, conditions};
+
+    #[test]
+    fn a_change_that_one_declines_is_asked_of_those_that_follow_the_same_leader() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(5));
+        let names =
+            |world: &World| world.view.speakers().iter().map(|m| m.name().to_owned()).collect::<Vec<_>>();
+        let all = names(&world);
+        assert_eq!(all.len(), 5);
+        assert_eq!(
+            all.first(),
+            world.view.etcd.membership.as_ref().map(|seen| &seen.from),
+            "who gave the list"
+        );
+
+        let others: Vec<usize> = (0..5).filter(|i| world.view.members[*i].name() != all[0]).collect();
+        let (silent, split, leaving) = (others[0], others[1], others[2]);
+        world.member(silent).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        let Some(Ok(status)) = &mut world.member(split).etcd else { panic!() };
+        status.leader = 0xbad;
+        world.member(leaving).member.metadata.deletion_timestamp =
+            Some(conditions::wire_time(crate::fixtures::now()));
+        let last = world.view.members[others[3]].name().to_owned();
+        assert_eq!(names(&world), [all[0].clone(), last]);
+    }
 }
