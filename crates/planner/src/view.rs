@@ -123,9 +123,12 @@ impl ClusterView {
         let agrees = |m: &&MemberView| {
             let votes = m.row_in(&seen.fact).is_some_and(|row| !row.is_learner);
             let follows = m.serving().is_some_and(|s| Some(s.leader) == leader);
-            m.name() != seen.from && !m.is_deleting() && votes && follows
+            m.name() != seen.from && votes && follows
         };
-        std::iter::once(first).chain(self.members.iter().filter(agrees)).collect()
+        // Whoever is to leave is asked last.
+        let mut others: Vec<_> = self.members.iter().filter(agrees).collect();
+        others.sort_by_key(|m| m.is_deleting());
+        std::iter::once(first).chain(others).collect()
     }
 
     /// Whether the API server refuses something about a member.
@@ -543,7 +546,7 @@ mod tests {
         status.leader = 0xbad;
         world.member(leaving).member.metadata.deletion_timestamp =
             Some(conditions::wire_time(crate::fixtures::now()));
-        let last = world.view.members[others[3]].name().to_owned();
-        assert_eq!(names(&world), [all[0].clone(), last]);
+        let [next, last] = [others[3], leaving].map(|i| world.view.members[i].name().to_owned());
+        assert_eq!(names(&world), [all[0].clone(), next, last]);
     }
 }

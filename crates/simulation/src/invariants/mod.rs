@@ -223,7 +223,14 @@ fn heritage(world: &World) -> Option<Violation> {
     for (uid, cluster) in living {
         let formed = world.etcds.formations().iter().find(|f| Some(f.cluster) == cluster.id);
         // What a user took the owner off did not go with the cluster before: it was left behind as well.
-        let left = |token: &String| world.ledger.disowned.values().any(|disowned| disowned == token);
+        // So was what an object in between inherited, and had not made its own before it went.
+        let passed_on = |token: &String| {
+            let mut before = world.ledger.clusters.values().filter(|c| !c.lives() && c.name == cluster.name);
+            before.any(|c| c.inherits.contains(token))
+        };
+        let left = |token: &String| {
+            world.ledger.disowned.values().any(|disowned| disowned == token) || passed_on(token)
+        };
         if formed.is_some_and(|f| !cluster.tokens(uid).contains(&f.token) && !left(&f.token)) {
             let what = format!("{} took the etcd cluster of a predecessor for its own", cluster.name);
             return Some(Violation::new(3, what));
