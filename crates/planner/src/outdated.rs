@@ -4,10 +4,10 @@
 use api::{EtcdMemberSpec, ObservedSpec};
 use etcd::Membership;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::healing::never_served;
+use crate::healing::{etcd_status, has_ended, never_served};
 use crate::view::{Assessed, MemberView, Scene};
 use crate::{Action, Leaving, Plan};
 
@@ -27,10 +27,19 @@ pub(crate) fn remake_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Pla
     remake(Some(seed).filter(|seed| alone && is_outdated(scene, seed)), plan)
 }
 
-/// Takes out a seed that nobody wants any more, if it has formed nothing. True when it is.
+/// Takes out a seed that nobody wants any more, if it has formed nothing and is not about to. True when it is.
 pub(crate) fn withdraw_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
     let alone = scene.members.len() == 1;
-    remake(Some(seed).filter(|seed| alone && is_fresh(seed)), plan)
+    let stuck = seed.pod.as_ref().is_none_or(is_stuck);
+    remake(Some(seed).filter(|seed| alone && is_fresh(seed) && stuck), plan)
+}
+
+/// Whether the etcd of a Pod can not start as things are: no node takes it, it has ended, or its container can not be made.
+fn is_stuck(pod: &Pod) -> bool {
+    let waiting = etcd_status(pod).and_then(|c| c.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
+    let refused = waiting.is_some_and(|reason| !["ContainerCreating", "PodInitializing"].contains(&reason));
+    let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    !placed || has_ended(pod) || refused
 }
 
 fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
