@@ -1,7 +1,7 @@
 //! Members on their way out. A member is let go only when etcd has confirmed that it is out, or its cluster is deleted;
 //! its Pod and volume are garbage-collected after that.
 
-use api::conditions::{self, reason};
+use api::conditions::{self, NewCondition, reason};
 use api::{EtcdClusterStatus, labels};
 use etcd::Membership;
 use jiff::Timestamp;
@@ -48,11 +48,11 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
 /// What a cluster says while it is deleted and something holds it up: nobody looks after its members any more.
 pub(crate) fn farewell(view: &ClusterView, now: Timestamp) -> Option<EtcdClusterStatus> {
     let cluster = view.cluster.as_ref().filter(|c| !is_orphaning(&c.metadata))?;
-    let scene = Scene::new(view, cluster, now);
     let mut status = cluster.status.clone()?;
     let message = "the EtcdCluster is being deleted, and its members with it";
     for (type_, on) in [(conditions::AVAILABLE, false), (conditions::PROGRESSING, true)] {
-        scene.set_condition_of_newest_spec(&mut status, type_, on, reason::DELETING, message);
+        let condition = NewCondition::new(type_, on, reason::DELETING, message, cluster.metadata.generation);
+        conditions::set_condition(&mut status.conditions, condition, now);
     }
     Some(status)
 }
@@ -61,7 +61,7 @@ pub(crate) fn farewell(view: &ClusterView, now: Timestamp) -> Option<EtcdCluster
 fn is_outsider(view: &ClusterView, member: &MemberView) -> bool {
     let Some(cluster) = view.living_cluster() else { return false };
     let family = identity::family(view, cluster);
-    family.conflict.is_none() && !family.members.iter().any(|m| m.uid() == member.uid())
+    family.conflict.is_none() && !family.has(member)
 }
 
 /// Whether an object is on its way out and its dependents are to stay.

@@ -387,9 +387,8 @@ impl Action {
 /// The UIDs of members that carry the cluster's label and are not its own.
 fn outsiders(view: &ClusterView) -> Vec<String> {
     let Some(cluster) = &view.cluster else { return vec![] };
-    let family = identity::family(view, cluster).members;
-    let others = view.members.iter().filter(|m| !family.iter().any(|own| own.uid() == m.uid()));
-    others.map(|m| m.uid().to_owned()).collect()
+    let family = identity::family(view, cluster);
+    view.members.iter().filter(|m| !family.has(m)).map(|m| m.uid().to_owned()).collect()
 }
 
 fn exceed(view: &ClusterView, replicas: i32) -> Must {

@@ -34,6 +34,12 @@ pub(crate) struct Family<'a> {
     pub conflict: Option<Conflict>,
 }
 
+impl Family<'_> {
+    pub fn has(&self, member: &MemberView) -> bool {
+        self.members.iter().any(|own| own.uid() == member.uid())
+    }
+}
+
 /// Sorts the members of a view into those that are the cluster's and those that are not.
 pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family<'a> {
     let record = cluster.status.clone().unwrap_or_default();
@@ -98,7 +104,8 @@ pub(crate) fn is_empty(member: &MemberView) -> bool {
     member.is_deleting() && member.pod.is_none() && member.volume.is_none()
 }
 
-fn is_made_for(cluster: &EtcdCluster, member: &MemberView) -> bool {
+/// Whether a member was made for this very object.
+pub(crate) fn is_made_for(cluster: &EtcdCluster, member: &MemberView) -> bool {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     token(member) == names::cluster_token(&namespace, &name, uid)

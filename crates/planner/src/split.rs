@@ -2,7 +2,7 @@
 //! without its data as a cluster of one under the same ids, and vouches for a list that has nobody else in it.
 
 use api::conditions;
-use etcd::Status;
+use etcd::{Membership, Status};
 use jiff::SignedDuration;
 
 use crate::ClusterView;
@@ -62,9 +62,7 @@ fn still_missing(view: &ClusterView, members: &[&MemberView]) -> Option<String> 
         );
     };
     let [_] = seen.fact.members.as_slice() else { return None };
-    let missing =
-        |m: &&&MemberView| m.has_joined() && m.row_in(&seen.fact).is_none() && !m.is_told_to_leave();
-    let missing = members.iter().find(missing)?;
+    let missing = members.iter().find(|m| is_missing(&seen.fact, m))?;
     Some(format!(
         "member {} had joined, but the list that {} gives does not have it",
         missing.name(),
@@ -87,15 +85,19 @@ fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     })
 }
 
+/// Whether a list does not have a member that is on record, although nobody took it out.
+fn is_missing(list: &Membership, member: &MemberView) -> bool {
+    member.has_joined() && member.row_in(list).is_none() && !member.is_told_to_leave()
+}
+
 /// A seed that may have begun anew is alone on the list, and somebody on their way out, who had a vote, is not on it
 /// although nobody took them out.
 fn bereft(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     let seen = view.etcd.membership.as_ref()?;
     let [only] = seen.fact.members.as_slice() else { return None };
     let seed = members.iter().find(|m| m.stands_for(only) && m.may_turn_impostor())?;
-    let voted = |m: &&&MemberView| m.has_joined() && m.member.status.as_ref().is_some_and(|s| s.is_voter);
-    let missing =
-        members.iter().filter(voted).find(|m| m.row_in(&seen.fact).is_none() && !m.is_told_to_leave())?;
+    let voted = |m: &&&MemberView| m.member.status.as_ref().is_some_and(|s| s.is_voter);
+    let missing = members.iter().filter(voted).find(|m| is_missing(&seen.fact, m))?;
     Some(format!("{} is alone on its list, and nobody has taken {} out", seed.name(), missing.name()))
 }
 

@@ -299,19 +299,20 @@ impl MemberView {
     /// off, because the member has this very object on record, or the Pod says for whom it was made. A claim can be brought
     /// back from a backup with all that it says; so it is taken at its word only while the member's own Pod runs on it.
     pub(crate) fn owns(&self, metadata: &ObjectMeta) -> bool {
-        match controller_uid(metadata) {
-            Some(owner) => !self.uid().is_empty() && owner == self.uid(),
-            None => self.has_on_record(metadata) || self.mounts(metadata) || self.is_made_for(metadata),
-        }
+        let otherwise =
+            || self.has_on_record(metadata) || self.mounts(metadata) || self.is_made_for(metadata);
+        self.controls(metadata).unwrap_or_else(otherwise)
+    }
+
+    /// Whether the owner that an object has is this member; `None` for one that nobody controls.
+    fn controls(&self, metadata: &ObjectMeta) -> Option<bool> {
+        controller_uid(metadata).map(|owner| !self.uid().is_empty() && owner == self.uid())
     }
 
     /// Whether its own Pod runs on this claim, of which the member has nothing on record: it can not be another one as long
     /// as that Pod runs.
     fn mounts(&self, metadata: &ObjectMeta) -> bool {
-        let own = |pod: &Pod| match controller_uid(&pod.metadata) {
-            Some(owner) => !self.uid().is_empty() && owner == self.uid(),
-            None => self.is_made_for(&pod.metadata),
-        };
+        let own = |pod: &Pod| self.controls(&pod.metadata).unwrap_or_else(|| self.is_made_for(&pod.metadata));
         let runs = |pod: &Pod| pod.status.as_ref().is_some_and(|s| s.phase.as_deref() == Some("Running"));
         let recorded = self.member.status.as_ref().is_some_and(|s| s.pvc_uid.is_some());
         metadata.name.as_deref() == Some(&names::pvc(self.name()))
@@ -415,9 +416,7 @@ impl<'a> Scene<'a> {
     /// Whether a member is of this cluster beyond doubt: it was made for this object, or its own etcd has named the cluster.
     /// Those that were taken up are not removed before (T25).
     pub fn is_confirmed(&self, member: &MemberView) -> bool {
-        let uid = self.cluster.metadata.uid.as_deref().unwrap_or_default();
-        let born_here = member.member.spec.cluster_token
-            == names::cluster_token(&self.view.namespace, &self.view.name, uid);
+        let born_here = identity::is_made_for(self.cluster, member);
         let named = member.member.status.as_ref().and_then(|s| s.cluster_id.clone());
         born_here || (named.is_some() && named == self.cluster_id()) || !member.has_joined()
     }

@@ -151,9 +151,8 @@ fn least_missed(world: &World, pass: &PassFacts<'_>, victim: &str) -> Option<Vio
     }
     // One that was taken up does not leave before its own etcd has named the cluster.
     let named = |m: &MemberView| m.member.status.as_ref().is_some_and(|s| s.cluster_id.is_some());
-    let inherits = |uid: &str| world.ledger.clusters.get(uid).is_some_and(|c| !c.inherits.is_empty());
     let uid = pass.view.cluster.as_ref().and_then(|c| c.metadata.uid.as_deref()).unwrap_or_default();
-    let may_leave = |m: &&MemberView| named(m) || !inherits(uid);
+    let may_leave = |m: &&MemberView| named(m) || !world.ledger.inherits(uid);
     let others = pass.view.members.iter().filter(|m| m.name() != victim && !m.is_deleting());
     let silent = others.filter(may_leave).find(|m| {
         let silent = |id| served(id) + SILENT < pass.began && !serves(&world.etcds, list.cluster_id, id);

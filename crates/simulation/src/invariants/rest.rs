@@ -142,7 +142,7 @@ fn place(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
     let wanted = cluster["spec"]["replicas"].as_u64().unwrap_or(3) as usize;
     let reached =
         if wanted == 0 { paused(world, name, cluster) } else { running(world, name, cluster, wanted) };
-    reached.or_else(|why| parked(world, name, cluster).ok_or(why))
+    reached.or_else(|why| parked(world, cluster).ok_or(why))
 }
 
 fn paused(world: &World, name: &str, cluster: &Value) -> Result<(), String> {
@@ -249,11 +249,13 @@ fn is_estranged(world: &World, claim: &Value) -> bool {
 }
 
 /// A state that is not what was asked for, but that says why and is the best there is. `None` if it is not one.
-fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
+fn parked(world: &World, cluster: &Value) -> Option<()> {
     let (available, because) = condition(cluster, conditions::AVAILABLE)?;
     // Members that do not fit together, or not to what is asked for, wait for a person.
     let name = name_of(cluster);
     let members = belongings(world, ETCD_MEMBER, &name);
+    let ever = world.ever_formed(&uid_of(cluster));
+    let struck = ever.iter().any(|id| world.etcds.disaster(*id).is_some());
     let differ =
         |field: fn(&Value) -> &Value| members.windows(2).any(|pair| field(&pair[0]) != field(&pair[1]));
     if because == reason::QUORUM_LOST && is_littered(world, &name) {
@@ -261,11 +263,9 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     }
     // Two clusters under the same ids: a seed has begun anew without its data, and could not be told not to.
     if because == reason::MEMBERS_DISAGREE {
-        let ever = world.ever_formed(&uid_of(cluster));
         let two = world.etcds.formations().iter().any(|f| f.impostor && ever.contains(&f.cluster));
         // Or the data of all voters was wiped, and learners still have a copy.
-        let lost = ever.iter().any(|id| world.etcds.disaster(*id).is_some());
-        return (available == "False" && (two || lost)).then_some(());
+        return (available == "False" && (two || struck)).then_some(());
     }
     if because == "IdentityConflict" {
         return (available == "False" && differ(|m| &m["spec"]["clusterToken"])).then_some(());
@@ -296,26 +296,20 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
             pod.is_none_or(|pod| apart(&pod).unwrap_or(false))
         };
         let not_first = belongings(world, CLAIM, &name_of(cluster)).iter().any(late);
-        // Its status was emptied, and the volumes of those who had joined are gone.
-        let ever = world.ever_formed(&uid_of(cluster));
-        let forgotten = ever.iter().any(|id| world.etcds.disaster(*id).is_some());
-        return (lost || disowned || not_first || forgotten || world.disks.values().any(|d| d.spoilt))
+        // Or its status was emptied, and the volumes of those who had joined are gone.
+        return (lost || disowned || not_first || struck || world.disks.values().any(|d| d.spoilt))
             .then_some(());
     }
     let known = world.etcd_cluster(&uid_of(cluster));
     let token = |m: &Arc<Value>| m["spec"]["clusterToken"].as_str().and_then(|t| world.formed_under(t));
-    let id = known
-        .or_else(|| world.ever_formed(&uid_of(cluster)).first().copied())
-        .or_else(|| members.iter().find_map(token))?;
+    let id = known.or_else(|| ever.first().copied()).or_else(|| members.iter().find_map(token))?;
     // A member of a predecessor's has begun anew under its old ids; whatever a user chose then is right.
     if super::is_misvoted(world, id) {
         return Some(());
     }
     // The only voter was wiped and began anew; a learner on record has what is left of the data before, and is kept.
     let unlisted = |m: &Arc<Value>| {
-        let ready =
-            m["status"]["conditions"].as_array().and_then(|c| c.iter().find(|c| c["type"] == "Ready"));
-        ready.is_some_and(|c| c["reason"] == reason::NOT_IN_CLUSTER)
+        condition(m, conditions::READY).is_some_and(|(_, reason)| reason == reason::NOT_IN_CLUSTER)
     };
     if world.etcds.disaster(id).is_some() && members.iter().any(unlisted) {
         return (condition(cluster, conditions::DEGRADED)?.0 == "True").then_some(());
@@ -330,10 +324,9 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
     let leaving =
         |m: &Arc<Value>| m["metadata"]["deletionTimestamp"].is_string() && uid_of(cluster) == owner(m);
     if because == reason::QUORUM_LOST && world.etcds.forgets(id) {
-        let inherits = world.ledger.clusters.get(&uid_of(cluster)).is_some_and(|c| !c.inherits.is_empty());
-        let stripped =
-            |m: &crate::world::ledger::MemberFact| m.stripped && (inherits || m.owner == uid_of(cluster));
-        let stripped = world.ledger.members.values().any(stripped);
+        let uid = uid_of(cluster);
+        let mut stripped = world.ledger.members.values().filter(|m| m.stripped);
+        let stripped = stripped.any(|m| world.ledger.inherits(&uid) || m.owner == uid);
         return (stripped || world.objects(ETCD_MEMBER).iter().any(leaving)).then_some(());
     }
     // A member that only its user can give up, and others that can not leave because of it: the operator was told to wait
@@ -346,14 +339,13 @@ fn parked(world: &World, _name: &str, cluster: &Value) -> Option<()> {
             && p["metadata"]["annotations"][labels::annotation::MEMBER_UID].is_null()
             && recorded.is_some_and(|uid| uid != p["metadata"]["uid"])
     };
-    let estranged = belongings(world, POD, &name).iter().any(unknown);
-    let estranged = estranged || belongings(world, CLAIM, &name).iter().any(|c| is_estranged(world, c));
+    let estranged = belongings(world, POD, &name).iter().any(unknown)
+        || belongings(world, CLAIM, &name).iter().any(|c| is_estranged(world, c));
     let needed = has_stray_voter(world, &name, id);
     let says = condition(cluster, conditions::DEGRADED)?.0 == "True"
         || condition(cluster, conditions::PROGRESSING)?.1 == reason::DEADLINE_EXCEEDED;
     // One that was taken up is not given up before its own etcd has named the cluster, and it will not: its data are gone.
-    let fact = world.ledger.clusters.get(&uid_of(cluster));
     let unnamed = |m: &Arc<Value>| m["status"]["memberID"].is_string() && m["status"]["clusterID"].is_null();
-    let unconfirmed = fact.is_some_and(|c| !c.inherits.is_empty()) && members.iter().any(unnamed);
+    let unconfirmed = world.ledger.inherits(&uid_of(cluster)) && members.iter().any(unnamed);
     ((waits || estranged || needed || unconfirmed) && says).then_some(())
 }

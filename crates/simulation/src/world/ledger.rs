@@ -172,6 +172,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the cluster of this UID was made over what another had left behind.
+    pub fn inherits(&self, uid: &str) -> bool {
+        self.clusters.get(uid).is_some_and(|c| !c.inherits.is_empty())
+    }
+
     /// The living cluster object of this UID.
     pub fn living(&self, uid: &str) -> Option<&ClusterFact> {
         self.clusters.get(uid).filter(|c| c.lives())
