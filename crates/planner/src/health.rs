@@ -6,7 +6,7 @@ use api::{EtcdClusterStatus, labels};
 use jiff::SignedDuration;
 
 use crate::healing::{self, broken};
-use crate::view::Scene;
+use crate::view::{Assessed, Scene};
 use crate::{Loss, Plan, alarms, cause, pause};
 
 /// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
@@ -39,9 +39,12 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 }
 
 /// All sleep, or are about to leave. Without a quorum nobody can leave, and what still runs for that reason does not sleep.
+/// What has formed sleeps only in somebody who has its data, or is about to.
 fn is_asleep(scene: &Scene<'_>) -> bool {
+    let sleeps = |m: &Assessed<'_>| m.member.spec.dormant;
     let can_leave = !scene.is_formed() || scene.membership().is_some();
-    scene.members.iter().all(|m| m.member.spec.dormant || (m.is_deleting() && can_leave))
+    scene.members.iter().all(|m| sleeps(m) || m.is_unused() || (m.is_deleting() && can_leave))
+        && (!scene.is_formed() || scene.members.iter().any(|m| sleeps(m) || m.is_deleting()))
 }
 
 /// The version that all members report, or the lowest and the highest.

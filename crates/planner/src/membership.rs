@@ -29,6 +29,9 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         return;
     }
     let Some(list) = scene.membership() else {
+        if wanted == 0 && scene.running().all(|m| m.is_unused()) {
+            return;
+        }
         plan.wait_for("MemberList failed: no answer from a quorum of etcd");
         healing::tell(scene, plan);
         if scene.members.iter().any(|m| m.living_pod().is_some()) {

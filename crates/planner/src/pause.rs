@@ -63,6 +63,7 @@ pub(crate) fn message(scene: &Scene<'_>) -> String {
             "the cluster is paused; its data is preserved on PVC {}, set spec.replicas to resume",
             names::pvc(member.name())
         ),
+        None if scene.is_formed() => "the cluster is about to be paused; its last members leave".to_owned(),
         None => "the cluster was created with 0 replicas and never bootstrapped; nothing was ever written"
             .to_owned(),
     }
@@ -167,6 +168,40 @@ mod tests {
         assert_eq!(plan.cluster_status, world.view.cluster.as_ref().unwrap().status);
         assert_eq!(world.status().progress_deadline, None);
         assert!(world.view.budget.is_none(), "nothing to protect");
+    }
+
+    #[test]
+    fn h25_a_paused_cluster_whose_member_is_gone_does_not_say_that_nothing_was_written() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.scale(0);
+        world.view.members.clear();
+        world.settle();
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/AllMembersLost");
+        assert!(message(&world).contains("every member and its data are gone"), "{}", message(&world));
+    }
+
+    #[test]
+    fn a_member_that_was_created_too_late_does_not_disturb_a_paused_cluster() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.scale(0);
+        let mut late = world.view.members[0].clone();
+        late.member.metadata.name = Some("c-late".into());
+        late.member.metadata.uid = Some("late".into());
+        late.member.spec.dormant = false;
+        late.member.spec.bootstrap = false;
+        late.member.spec.initial_cluster.clear();
+        late.member.status = None;
+        (late.pod, late.volume, late.etcd) = (None, None, None);
+        world.view.members.push(late);
+        world.settle();
+        let plan = world.plan();
+        assert_eq!((plan.actions, plan.waiting_for), (vec![], None));
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/Paused");
+
+        world.scale(1);
+        assert_eq!(world.view.members.len(), 1, "it was not needed");
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
     }
 
     #[test]

@@ -89,11 +89,11 @@ fn reconciled(scene: &Scene<'_>, observed: &ObservedSpec) -> String {
     format!("as many members as wanted are ready; {}", parts.join("; "))
 }
 
-/// Reached: as many members as wanted, all of them ready voters; or all of them asleep.
+/// Reached: as many members as wanted, all of them ready voters; or all of them asleep or never woken.
 fn is_reached(scene: &Scene<'_>, observed: &ObservedSpec) -> bool {
     let wanted = usize::try_from(observed.replicas).unwrap_or(0);
     if wanted == 0 {
-        return scene.members.iter().all(|m| m.member.spec.dormant);
+        return scene.members.iter().all(|m| m.member.spec.dormant || m.is_unused());
     }
     scene.is_formed()
         && scene.running().count() == wanted

@@ -238,6 +238,11 @@ impl MemberView {
         self.member.spec.is_pending()
     }
 
+    /// An object and nothing else: its time to join has never come. It can wait beside members that sleep.
+    pub fn is_unused(&self) -> bool {
+        self.is_pending() && !self.has_joined() && self.pod.is_none() && self.volume.is_none()
+    }
+
     /// Whether its etcd has been part of the cluster, and so has data that must not be lost or forgotten (T7).
     pub fn has_joined(&self) -> bool {
         self.member.status.as_ref().is_some_and(|s| s.member_id.is_some())
