@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A failed call. The messages are stable: the same cause gives the same text, so a repeated failure does not rewrite
 /// a status (H18).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// Nobody answers at the member's address.
     #[error("{member} can not be reached")]

@@ -1,5 +1,7 @@
 //! etcd's answers as plain data.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Error;
 
 /// Where one member is reached: dialled by address, addressed by name. The name is what certificates carry; the
@@ -34,7 +36,7 @@ impl Endpoint {
 }
 
 /// One row of etcd's member list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     pub id: u64,
     /// Empty until the member has started for the first time.
@@ -44,7 +46,7 @@ pub struct Member {
 }
 
 /// A linearizable member list and who vouches for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
     pub cluster_id: u64,
     pub members: Vec<Member>,
@@ -68,7 +70,7 @@ impl Membership {
 }
 
 /// What one member says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub cluster_id: u64,
     pub member_id: u64,

@@ -12,7 +12,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use planner::{ClusterView, MemberView, Seen, Settings, Stray};
+use planner::{ClusterView, Kind, MemberView, Seen, Settings, Stray};
 
 use crate::ambient::Ambient;
 use crate::cache::{Entry, Key};
@@ -149,8 +149,8 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
         // The garbage collector takes along what had an owner.
         leaving: metadata.deletion_timestamp.is_some() || planner::controller_uid(metadata).is_some(),
     };
-    let pods = entry.pods.values().map(|p| stray("Pod", &p.metadata));
-    let claims = entry.volumes.values().map(|v| stray("PersistentVolumeClaim", &v.metadata));
+    let pods = entry.pods.values().map(|p| stray(Kind::Pod, &p.metadata));
+    let claims = entry.volumes.values().map(|v| stray(Kind::Claim, &v.metadata));
     ClusterView {
         namespace: key.namespace.clone(),
         name: key.name.clone(),

@@ -8,10 +8,11 @@ use api::{EtcdMember, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
 use serde_json::Value;
 
 /// One step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Action {
     CreateService(Box<Service>),
     /// Merge-patches what the operator owns of a Service.
@@ -153,7 +154,7 @@ pub enum Action {
 }
 
 /// Why a member is taken out of a living cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Leaving {
     /// There are more members than wanted.
     Surplus { wanted: i32 },
@@ -164,7 +165,7 @@ pub enum Leaving {
 }
 
 /// What is wrong with a member that can not come back by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Loss {
     /// Its data was in memory, and the Pod that held it is gone or has ended.
     Pod,
@@ -194,7 +195,7 @@ impl fmt::Display for Loss {
 }
 
 /// Why a Pod is ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Ending {
     /// It has ended by itself and will not run again (T4).
     Ended,
@@ -205,7 +206,7 @@ pub enum Ending {
 }
 
 /// Why a member may go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Release {
     /// A linearizable read of this pass does not list it (any more).
     OutOfEtcd,

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn t25_nothing_is_formed_beside_a_pod_or_claim_of_this_name() {
-        for kind in ["Pod", "PersistentVolumeClaim"] {
+        for kind in [crate::Kind::Pod, crate::Kind::Claim] {
             let mut world = World::new(latched());
             world.view.strays = vec![crate::Stray { kind, name: "left".into(), leaving: false }];
             assert_eq!(created(&world.pass()), [] as [&api::EtcdMember; 0]);

@@ -8,6 +8,7 @@ use std::fmt;
 
 use api::{EtcdClusterStatus, EtcdMemberStatus, conditions, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{Action, Ending, Leaving, Loss, Release};
@@ -15,7 +16,7 @@ use crate::view::{ClusterView, MemberView, controller_uid};
 use crate::{healing, identity};
 
 /// The kinds that are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     Cluster,
     Member,

@@ -41,6 +41,7 @@ use std::collections::BTreeMap;
 
 use api::{EtcdClusterStatus, EtcdMemberStatus};
 use jiff::Timestamp;
+use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
 pub use evidence::{Contradiction, Kind, Look, Must, Which, look_before_record, looks_before_loss, occupied};
@@ -53,7 +54,7 @@ pub use view::{ClusterView, EtcdView, MemberView, Seen, Settings, Stray, control
 use view::Scene;
 
 /// What to do about one cluster.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
     /// In order; what [waits for](Action::waits_for) a step that failed is left out.
     pub actions: Vec<Action>,
@@ -70,7 +71,7 @@ pub struct Plan {
 }
 
 /// When to look again without an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Next {
     /// Nothing is expected: the slow health check.
     #[default]

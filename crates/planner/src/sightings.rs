@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use serde::{Deserialize, Serialize};
 
 use crate::healing::etcd_status;
 use crate::{ClusterView, MemberView, split};
 
 /// For how long the operator has seen a member in a state; absent while it is not in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sightings {
     /// Its etcd does not answer.
     pub silent: Option<SignedDuration>,

@@ -10,15 +10,16 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
 
 use crate::identity::{self, Conflict, Identity};
-use crate::{Sightings, command, member_status, split};
+use crate::{Kind, Sightings, command, member_status, split};
 
 /// A Pod that ends takes about its grace period; beyond that it is asked whether it still serves.
 const LINGERS: SignedDuration = SignedDuration::from_secs(10);
 
 /// One cluster and all that belongs to it, read at one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterView {
     pub namespace: String,
     pub name: String,
@@ -40,17 +41,17 @@ pub struct ClusterView {
 }
 
 /// Something that may hold data of a cluster, and belongs to no EtcdMember.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
-    /// `Pod` or `PersistentVolumeClaim`.
-    pub kind: &'static str,
+    /// A Pod or a claim.
+    pub kind: Kind,
     pub name: String,
     /// It is on its way out.
     pub leaving: bool,
 }
 
 /// One EtcdMember with what it owns and what its etcd process says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MemberView {
     pub member: EtcdMember,
     pub pod: Option<Pod>,
@@ -64,7 +65,7 @@ pub struct MemberView {
 }
 
 /// What etcd says about itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EtcdView {
     /// The linearizable member list read in this pass: its presence proves a quorum.
     pub membership: Option<Seen<Membership>>,
@@ -77,14 +78,14 @@ pub struct EtcdView {
 }
 
 /// A fact and the member that stated it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen<T> {
     pub fact: T,
     pub from: String,
 }
 
 /// What the operator was started with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Repository of the etcd image, without a tag.
     pub etcd_image_repository: String,

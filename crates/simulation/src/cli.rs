@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::coverage::Coverage;
 use crate::mutations::{self, Mutation};
+use crate::record::{self, Recorder};
 use crate::script::Script;
 use crate::{Outcome, minimise, planner_loop, real_loop, scenarios};
 
@@ -62,6 +64,14 @@ struct Args {
     #[arg(long)]
     keep_going: bool,
 
+    /// Write down the views and plans of the seeds that are run, to this file
+    #[arg(long)]
+    record: Option<PathBuf>,
+
+    /// Plan the views of such a file again, and say which plans have changed
+    #[arg(long)]
+    replay: Option<PathBuf>,
+
     /// Show how often each branch of the planner was seen
     #[arg(long)]
     coverage: bool,
@@ -76,6 +86,9 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 /// Runs what the command line asks for.
 pub fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(path) = &args.replay {
+        return replay(path);
+    }
     let mutation = match &args.mutation {
         None => &mutations::NONE,
         Some(name) => match mutations::all().iter().find(|m| m.name == name) {
@@ -115,8 +128,22 @@ pub fn main() -> ExitCode {
     let endless = args.forever || args.minutes.is_some();
     let seeds = args.seeds.clone().unwrap_or_else(|| if endless { fresh() } else { 0..1000 });
     let (jobs, keep_going, real) = (args.jobs.max(1), args.keep_going, args.real);
-    let campaign = Campaign { seeds, jobs, until, mutation, keep_going, real };
-    campaign.run(args.coverage)
+    let record = match args.record.as_deref().map(Recorder::create).transpose() {
+        Ok(record) => record,
+        Err(error) => {
+            println!("the record can not be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let campaign = Campaign { seeds, jobs, until, mutation, keep_going, real, record };
+    let verdict = campaign.run(args.coverage);
+    match campaign.record.map(Recorder::finish).transpose() {
+        Ok(_) => verdict,
+        Err(error) => {
+            println!("the record is not complete: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Many seeds.
@@ -127,6 +154,7 @@ struct Campaign {
     mutation: &'static Mutation,
     keep_going: bool,
     real: bool,
+    record: Option<Recorder>,
 }
 
 /// What came of many seeds.
@@ -228,9 +256,10 @@ impl Campaign {
                 return;
             }
             let script = Script::from_seed(seed);
-            let outcome = match self.real {
-                false => planner_loop::run(&script, self.mutation, false),
-                true => real_loop::run(&script, false).unwrap_or_default(),
+            let outcome = match (&self.record, self.real) {
+                (Some(recorder), _) => planner_loop::record(&script, recorder),
+                (None, false) => planner_loop::run(&script, self.mutation, false),
+                (None, true) => real_loop::run(&script, false).unwrap_or_default(),
             };
             match &outcome.violation {
                 Some(violation) if self.keep_going => println!("seed {seed}: {violation}"),
@@ -262,6 +291,23 @@ fn stop_when_told(stop: &Arc<AtomicBool>) {
             std::process::exit(130);
         });
     });
+}
+
+/// Plans what was recorded again.
+fn replay(path: &std::path::Path) -> ExitCode {
+    match record::replay(path) {
+        Ok(replayed) => {
+            println!("{} views planned again, {} plans differ", replayed.views, replayed.differ);
+            if let Some(first) = &replayed.first {
+                println!("the first of them:\n{first}");
+            }
+            if replayed.views > 0 && replayed.differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            println!("{} can not be read: {error}", path.display());
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs one script with the operator's own code and tells how it went.

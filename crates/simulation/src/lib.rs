@@ -17,6 +17,7 @@ pub mod mutations;
 pub mod planner_loop;
 pub mod protocol;
 pub mod real_loop;
+pub mod record;
 pub mod regressions;
 pub mod scenarios;
 pub mod script;

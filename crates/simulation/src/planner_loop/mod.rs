@@ -16,7 +16,8 @@ use planner::Settings;
 
 use crate::coverage::Coverage;
 use crate::invariants::{self, Rest, Violation};
-use crate::mutations::Mutation;
+use crate::mutations::{self, Mutation};
+use crate::record::Recorder;
 use crate::script::{MINUTE, SECOND, Script};
 use crate::world::agenda::Event;
 use crate::world::{Order, World, namespace};
@@ -59,7 +60,7 @@ struct Worker {
 }
 
 /// A world with an operator in it.
-pub struct Simulation {
+pub struct Simulation<'r> {
     pub world: World,
     operators: BTreeMap<usize, Operator>,
     leader: Option<usize>,
@@ -74,21 +75,19 @@ pub struct Simulation {
     pub coverage: Coverage,
     rest: Rest,
     steps: u64,
+    recorder: Option<&'r Recorder>,
+    /// The last plan of each cluster that was written down.
+    recorded: BTreeMap<String, planner::Plan>,
 }
 
 /// Runs a script to its end, or to the first violation.
 pub fn run(script: &Script, mutation: &'static Mutation, telling: bool) -> Outcome {
-    let mut simulation = Simulation::new(script.clone(), mutation, telling);
-    let violation = simulation.play();
-    Outcome {
-        violation,
-        steps: simulation.steps,
-        simulated: simulation.world.now,
-        faults: std::mem::take(&mut simulation.world.faults_injected),
-        acknowledged: simulation.world.ledger.acknowledged,
-        coverage: std::mem::take(&mut simulation.coverage),
-        history: simulation.world.history().cloned().collect(),
-    }
+    Simulation::new(script.clone(), mutation, telling, None).outcome()
+}
+
+/// Runs a script with the operator as it is, and writes down what it planned.
+pub fn record(script: &Script, recorder: &Recorder) -> Outcome {
+    Simulation::new(script.clone(), &mutations::NONE, false, Some(recorder)).outcome()
 }
 
 /// The operator's name for a cluster.
@@ -96,8 +95,13 @@ fn key(cluster: &str) -> Key {
     Key { namespace: namespace(cluster).to_owned(), name: cluster.to_owned() }
 }
 
-impl Simulation {
-    fn new(script: Script, mutation: &'static Mutation, telling: bool) -> Self {
+impl<'r> Simulation<'r> {
+    fn new(
+        script: Script,
+        mutation: &'static Mutation,
+        telling: bool,
+        recorder: Option<&'r Recorder>,
+    ) -> Self {
         let mut world = World::new(script, telling);
         world.agenda.put(5, Event::Lead);
         Self {
@@ -113,6 +117,21 @@ impl Simulation {
             coverage: Coverage::default(),
             rest: Rest::default(),
             steps: 0,
+            recorder,
+            recorded: BTreeMap::new(),
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let violation = self.play();
+        Outcome {
+            violation,
+            steps: self.steps,
+            simulated: self.world.now,
+            faults: std::mem::take(&mut self.world.faults_injected),
+            acknowledged: self.world.ledger.acknowledged,
+            history: self.world.history().cloned().collect(),
+            coverage: self.coverage,
         }
     }
 

@@ -34,7 +34,7 @@ enum Called {
     Died,
 }
 
-impl Simulation {
+impl Simulation<'_> {
     /// One step of the operator's work on one cluster.
     pub(super) fn step(&mut self, id: usize, key: &Key) {
         let now = self.world.now;
@@ -178,6 +178,7 @@ impl Simulation {
         }
         if std::ptr::eq(self.mutation, &raw const crate::mutations::NONE) {
             pass.plan = planner::plan(&pass.view, clock);
+            self.write_down(pass, clock);
         } else {
             let mut view = pass.view.clone();
             (self.mutation.before)(&mut view);
@@ -191,6 +192,15 @@ impl Simulation {
         self.tell_plan(id, pass);
         pass.phase = Phase::Act(0);
         Next::After(0)
+    }
+
+    /// Every plan that differs from the last one of its cluster.
+    fn write_down(&mut self, pass: &Pass, clock: jiff::Timestamp) {
+        let Some(recorder) = self.recorder else { return };
+        if self.recorded.get(&pass.view.name) != Some(&pass.plan) {
+            recorder.note(&pass.view, clock, &pass.plan);
+            self.recorded.insert(pass.view.name.clone(), pass.plan.clone());
+        }
     }
 
     /// A line for a plan, unless it says the same as the last one.
@@ -603,7 +613,7 @@ impl Simulation {
     }
 }
 
-impl Simulation {
+impl Simulation<'_> {
     /// Lets a write through, if admission does.
     fn admitted(&mut self, call: &Call) -> Result<Answer, Failure> {
         let (kind, verb, name) = match call {
