@@ -49,6 +49,8 @@ pub mod reason {
     pub const RECONCILING: &str = "Reconciling";
     /// The spec asks for something this version of the operator does not do; nothing is touched.
     pub const UNSUPPORTED: &str = "Unsupported";
+    /// An object of the cluster can not be read; nothing is touched, and nothing is known. Added by this project.
+    pub const UNREADABLE: &str = "Unreadable";
 
     pub const MEMBERS_UNHEALTHY: &str = "MembersUnhealthy";
     /// Everything that was asked for is there, but something around it only a user can put right.

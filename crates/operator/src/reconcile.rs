@@ -75,7 +75,15 @@ impl Reconciler {
                 memory.complaint = Some(why.clone());
                 self.memory().insert(key.clone(), memory);
             }
-            return Some(AT_REST);
+            let cluster = entry.clusters.get(&key.name);
+            let told = match cluster.filter(|c| c.metadata.deletion_timestamp.is_none()) {
+                Some(cluster) => {
+                    let status = planner::unreadable(cluster, object, self.observer.ambient.now());
+                    self.reporter.write_cluster_status(cluster, &status).await
+                }
+                None => Ok(()),
+            };
+            return Some(if told.is_ok() { AT_REST } else { *SOON.end() });
         }
 
         let mut view = self.observer.collect(key, entry);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::conditions::reason;
-use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
+use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
@@ -59,6 +59,18 @@ impl Reporter {
         }
         self.announce_drift(view, plan);
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Writes what a cluster says of itself when nothing else can be said.
+    pub async fn write_cluster_status(
+        &self,
+        cluster: &EtcdCluster,
+        status: &EtcdClusterStatus,
+    ) -> Result<(), Error> {
+        if !self.mandate.holds() {
+            return Err(Error::Deposed);
+        }
+        self.write_status(cluster.metadata.namespace.as_deref().unwrap_or_default(), cluster, status).await
     }
 
     async fn report_member(

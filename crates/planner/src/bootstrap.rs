@@ -192,6 +192,78 @@ mod tests {
     }
 
     #[test]
+    fn a_seed_that_is_about_to_form_is_waited_for_at_zero_and_one_that_leaves_is_left_alone() {
+        let mut world = World::new(latched());
+        world.pass();
+        world.aim_at(0);
+        let seed = world.member(0);
+        seed.pod = Some(k8s_openapi::api::core::v1::Pod::default());
+        seed.pod.as_mut().unwrap().metadata.owner_references = crate::view::controlled_by(&seed.member);
+        seed.pod.as_mut().unwrap().spec =
+            Some(k8s_openapi::api::core::v1::PodSpec { node_name: Some("n".into()), ..Default::default() });
+        let plan = world.plan();
+        assert!(!plan.actions.iter().any(|a| matches!(a, Action::DeleteMember { .. })), "{:?}", plan.actions);
+        assert!(plan.waiting_for.unwrap().contains("it is paused with its data then"));
+
+        world.member(0).pod = None;
+        let withdrawn =
+            |world: &World| world.plan().actions.iter().any(|a| matches!(a, Action::DeleteMember { .. }));
+        assert!(withdrawn(&world), "one that has not even a Pod is not");
+        world.member(0).member.metadata.deletion_timestamp =
+            Some(conditions::wire_time(crate::fixtures::now()));
+        assert!(!withdrawn(&world), "once is enough");
+    }
+
+    #[test]
+    fn what_is_left_over_stands_in_the_way_of_a_first_member_only() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.view.strays =
+            vec![crate::Stray { kind: crate::Kind::Pod, name: "left".into(), leaving: false }];
+        world.settle();
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/Reconciled");
+        world.view.members.clear();
+        world.view.etcd.membership = None;
+        assert_eq!(world.condition(conditions::PROGRESSING), "True/Reconciling", "formed is formed");
+    }
+
+    #[test]
+    fn a_member_of_an_earlier_cluster_that_is_going_is_waited_for() {
+        let cluster = latched();
+        let mut world = World::new(cluster.clone());
+        let mut stale = cluster.member("stale").seed();
+        crate::fixtures::estrange(&mut stale);
+        stale.metadata.deletion_timestamp = Some(conditions::wire_time(crate::fixtures::now()));
+        stale.metadata.finalizers = None;
+        world.view.members.push(MemberView { member: stale, ..Default::default() });
+        let waits = world.plan().waiting_for.unwrap();
+        assert!(waits.contains("c-stale of an earlier cluster of this name to be gone"), "{waits}");
+    }
+
+    #[test]
+    fn t26_a_lost_record_is_taken_from_a_list_only_if_a_member_is_on_it_under_its_id_and_its_address() {
+        let forgotten = || {
+            let mut world = World::settled(EtcdCluster::test("ns", "c"));
+            world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+            for member in &mut world.view.members {
+                member.member.status.as_mut().unwrap().cluster_id = None;
+                member.etcd = None;
+            }
+            world
+        };
+        assert!(forgotten().status().cluster_id.is_some());
+        let mut world = forgotten();
+        for row in world.rows() {
+            row.id += 1000;
+        }
+        assert_eq!(world.status().cluster_id, None, "other ids");
+        let mut world = forgotten();
+        for row in world.rows() {
+            row.peer_urls = vec!["http://elsewhere:2380".into()];
+        }
+        assert_eq!(world.status().cluster_id, None, "other addresses");
+    }
+
+    #[test]
     fn h16_a_stale_seed_of_another_cluster_is_not_adopted_and_nothing_is_formed_beside_it() {
         let cluster = latched();
         let mut world = World::new(cluster.clone());

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::disruption::{Verdict, may_remove};
 use crate::view::{ClusterView, MemberView, Scene, controller_uid, owners_with};
-use crate::{Action, Next, Plan, Release, identity};
+use crate::{Action, Next, Plan, Release, identity, outdated};
 
 /// Lets go of members whose cluster object is gone or going: the user deleted everything, so there is no etcd to ask
 /// (H20). A cluster of the same name that was made since is not their parent (T10).
@@ -20,7 +20,7 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
         .as_ref()
         .filter(|c| c.metadata.deletion_timestamp.is_none() || is_orphaning(&c.metadata));
     let kept = kept.and_then(|c| c.metadata.uid.as_deref());
-    for member in view.members.iter().filter(|m| m.is_deleting() && has_finalizer(m)) {
+    for member in view.members.iter().filter(|m| m.is_deleting() && m.has_finalizer()) {
         let owner = controller_uid(&member.member.metadata);
         let abandoned = match owner {
             Some(owner) => Some(owner) != kept,
@@ -73,8 +73,14 @@ fn is_orphaning(metadata: &ObjectMeta) -> bool {
 /// and nobody who could tell how many votes the others can spare.
 fn is_needed(view: &ClusterView, member: &MemberView) -> bool {
     let token = &member.member.spec.cluster_token;
-    let votes = member.member.status.as_ref().is_some_and(|s| s.is_voter && s.member_id.is_some());
-    votes && view.members.iter().any(|m| m.member.spec.cluster_token == *token && !m.is_deleting())
+    let record = member.member.status.as_ref().filter(|s| s.member_id.is_some());
+    // One whose record was lost may vote, if it has ever had anything to run on.
+    let votes = record.map_or(member.pod.is_some() || member.volume.is_some(), |s| s.is_voter);
+    let stays = |m: &MemberView| !m.is_deleting() || is_orphaning(&m.member.metadata);
+    let others = view.members.iter().filter(|m| m.uid() != member.uid());
+    let others = others.filter(|m| m.member.spec.cluster_token == *token && stays(m));
+    // What a member has left behind runs on without it.
+    votes && (others.count() > 0 || view.strays.iter().any(|stray| !stray.leaving))
 }
 
 /// Makes the cluster the owner of members that came without one, so that they go with it (T8).
@@ -101,10 +107,10 @@ pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
         if member.is_deleting() {
             // One at a time: the next one is judged on a list without the last one.
             let removing = plan.actions.iter().any(|a| matches!(a, Action::RemoveFromEtcd { .. }));
-            if has_finalizer(member) && !removing {
+            if !removing {
                 remove(scene, member, plan);
             }
-        } else if !has_finalizer(member) {
+        } else if !member.has_finalizer() {
             let mut finalizers = member.member.metadata.finalizers.clone().unwrap_or_default();
             finalizers.push(labels::FINALIZER.to_owned());
             let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
@@ -114,19 +120,40 @@ pub(crate) fn remove_leaving(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
+    let name = member.name();
     if !scene.is_formed() {
-        plan.act(release(member, Release::NeverFormed));
+        if !member.has_finalizer() {
+        } else if outdated::may_hold_data(member) {
+            plan.complain(format!(
+                "member {name} was deleted, but its etcd may have served clients although the operator has never reached it; \
+                 its data is kept. Let the operator reach it, and it is replaced; if its data is not needed, delete the \
+                 EtcdCluster"
+            ));
+            plan.look_again(Next::Soon);
+        } else {
+            plan.act(release(member, Release::NeverFormed));
+        }
         return;
     }
     let Some(list) = scene.membership() else {
-        plan.complain(format!(
-            "member {} was deleted, and can leave once etcd has a quorum again; until then its data is kept",
-            member.name()
-        ));
+        if member.has_finalizer() {
+            plan.complain(match scene.split {
+                Some(_) => format!(
+                    "member {name} was deleted, and is kept while members disagree; what it has may be what the others lack"
+                ),
+                None => format!(
+                    "member {name} was deleted, and can leave once etcd has a quorum again; until then its data is kept"
+                ),
+            });
+        }
         plan.look_again(Next::Soon);
         return;
     };
     let Some(row) = member.row_in(list) else {
+        if !member.has_finalizer() {
+            held_by_others(member, plan);
+            return;
+        }
         // With the finalizer goes the volume, and nobody can be asked for the vote of what was on it.
         if !plan.actions.contains(&Action::PersistMembership) {
             plan.act(Action::PersistMembership);
@@ -135,15 +162,38 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         return;
     };
     match may_remove(scene, list, row.id) {
-        // Where a list of one is left, or can be an impostor's, it goes on record first.
-        Verdict::Safe if !member.is_told_to_leave() && is_doubtful(scene, list) => plan.look_again(Next::Now),
+        // Where a list of one is left, or can be an impostor's, it goes on record first who is out.
+        Verdict::Safe if is_doubtful(scene, list) && !are_on_record(scene, list, member) => {
+            plan.look_again(Next::Now);
+        }
         Verdict::Safe => {
             hand_over(scene, list, row.id, plan);
             plan.act(Action::RemoveFromEtcd { member: member.name().to_owned(), id: row.id });
             plan.look_again(Next::Now);
         }
-        Verdict::Wait(why) => plan.complain(format!("member {} can not leave: {why}", member.name())),
+        Verdict::Wait(why) => plan.complain(format!("member {name} can not leave: {why}")),
     }
+}
+
+/// The member is out, and only its object is left. What the garbage collector waits for comes to an end by itself.
+fn held_by_others(member: &MemberView, plan: &mut Plan) {
+    let finalizers = member.member.metadata.finalizers.iter().flatten().map(String::as_str);
+    let theirs: Vec<_> = finalizers.filter(|f| !["foregroundDeletion", "orphan"].contains(f)).collect();
+    if !theirs.is_empty() {
+        plan.complain(format!(
+            "EtcdMember {} was deleted and is out of etcd, but stays with its volume because of the finalizer {}, which is \
+             not this operator's; whoever put it there has to take it off",
+            member.name(),
+            theirs.join(", ")
+        ));
+    }
+}
+
+/// Whether it is written down of this member, and of all that are out already, that they leave.
+fn are_on_record(scene: &Scene<'_>, list: &Membership, member: &MemberView) -> bool {
+    let others = scene.members.iter().filter(|m| m.is_deleting() && m.has_joined());
+    let mut out = others.filter(|m| m.uid() == member.uid() || m.row_in(list).is_none());
+    out.all(|m| m.is_told_to_leave())
 }
 
 fn is_doubtful(scene: &Scene<'_>, list: &Membership) -> bool {
@@ -175,10 +225,6 @@ fn release(member: &MemberView, because: Release) -> Action {
         finalizers: finalizers.filter(|f| *f != labels::FINALIZER).cloned().collect(),
         because,
     }
-}
-
-fn has_finalizer(member: &MemberView) -> bool {
-    member.member.metadata.finalizers.iter().flatten().any(|f| f == labels::FINALIZER)
 }
 
 #[cfg(test)]
@@ -219,6 +265,178 @@ mod tests {
         world.settle();
         assert_eq!(world.view.members.len(), 3);
         assert!(world.view.members.iter().all(|m| m.name() != gone));
+    }
+
+    /// A seed that serves its clients.
+    fn serving_seed() -> World {
+        use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning};
+        let mut world = World::new(EtcdCluster::test("ns", "c").replicas(1).latched());
+        while world.view.members.first().is_none_or(|m| m.pod.is_none()) {
+            world.pass();
+        }
+        let member = world.member(0);
+        member.volume.as_mut().unwrap().spec.as_mut().unwrap().volume_name = Some("pv-1".into());
+        let pod = member.pod.as_mut().unwrap();
+        let running = ContainerStateRunning { started_at: Some(conditions::wire_time(now())) };
+        let etcd = &mut pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0];
+        etcd.ready = true;
+        etcd.state = Some(ContainerState { running: Some(running), ..ContainerState::default() });
+        world
+    }
+
+    fn lets_go(world: &World) -> bool {
+        world.plan().actions.iter().any(|a| matches!(a, Action::ReleaseMember { .. }))
+    }
+
+    #[test]
+    fn t24_a_seed_that_serves_clients_but_not_us_keeps_its_data_when_it_is_deleted() {
+        let mut world = serving_seed();
+        world.silence_etcd();
+        world.pass();
+        delete(world.member(0));
+        assert!(!lets_go(&world));
+        assert!(world.plan().complaint.unwrap().contains("its data is kept"));
+        world.member(0).etcd = None;
+        world.member(0).pod = None;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [.., Action::CreatePod(_)]), "so that it can be asked: {actions:?}");
+        world.member(0).volume.as_mut().unwrap().spec.as_mut().unwrap().volume_name = None;
+        assert!(lets_go(&world), "a claim that was never bound holds nothing");
+    }
+
+    #[test]
+    fn t24_t26_a_seed_whose_record_was_lost_while_its_pod_was_away_keeps_its_data() {
+        let mut world = serving_seed();
+        world.settle();
+        world.view.cluster.as_mut().unwrap().status = None;
+        let member = world.member(0);
+        (member.member.status, member.pod, member.etcd) = (None, None, None);
+        world.view.etcd.membership = None;
+        delete(world.member(0));
+        world.pass();
+        assert!(!lets_go(&world));
+    }
+
+    /// Out of etcd, and only its object is left, because somebody else's finalizer keeps it.
+    fn hold(world: &mut World, index: usize, finalizer: &str) {
+        let url = world.member(index).peer_url();
+        world.rows().retain(|r| !r.peer_urls.contains(&url));
+        let member = world.member(index);
+        delete(member);
+        member.member.metadata.finalizers = Some(vec![finalizer.to_owned()]);
+        (member.pod, member.etcd, member.volume) = (None, None, None);
+    }
+
+    #[test]
+    fn an_object_that_somebody_else_holds_keeps_nobody_waiting() {
+        let mut lost = world(3);
+        hold(&mut lost, 2, "foregroundDeletion");
+        let member = lost.member(1);
+        (member.pod, member.etcd, member.volume) = (None, None, None);
+        let actions = lost.plan().actions;
+        assert!(matches!(&actions[..], [Action::DeleteMember { .. }, ..]), "a loss is healed: {actions:?}");
+
+        let mut world = world(3);
+        hold(&mut world, 2, "theirs");
+        world.settle();
+        assert_eq!(world.view.members.len(), 4, "a successor is made");
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/Reconciled");
+        assert_eq!(world.condition(conditions::DEGRADED), "True/Blocked");
+        let complaint = world.plan().complaint.unwrap();
+        assert!(complaint.contains("the finalizer theirs"), "{complaint}");
+        world.scale(0);
+        assert!(world.view.members.iter().any(|m| m.member.spec.dormant), "and the cluster can be paused");
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
+        assert_eq!(world.condition(conditions::PROGRESSING), "False/Paused");
+    }
+
+    #[test]
+    fn a_member_that_leaves_without_our_finalizer_is_taken_out_of_etcd_all_the_same() {
+        let mut world = world(3);
+        delete(world.member(2));
+        world.member(2).member.metadata.finalizers = Some(vec!["theirs".into()]);
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [Action::RemoveFromEtcd { .. }, ..]), "{actions:?}");
+    }
+
+    #[test]
+    fn t28_a_deleted_member_that_the_others_disagree_about_is_not_told_to_wait_for_a_quorum() {
+        let mut world = world(2);
+        world.rows().truncate(1);
+        world.member(1).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        world.pass();
+        delete(world.member(1));
+        world.pass();
+        let complaint = world.plan().complaint.unwrap();
+        assert!(complaint.contains("is kept while members disagree"), "{complaint}");
+    }
+
+    #[test]
+    fn t24_a_cluster_whose_members_are_to_stay_lets_nobody_go_and_says_nothing() {
+        let mut world = world(3);
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.metadata.deletion_timestamp = Some(conditions::wire_time(now()));
+        delete(world.member(0));
+        let plan = world.plan();
+        assert!(matches!(&plan.actions[..], [Action::ReleaseMember { .. }]), "{:?}", plan.actions);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Deleting");
+
+        world.view.cluster.as_mut().unwrap().metadata.finalizers = Some(vec!["orphan".into()]);
+        let plan = world.plan();
+        assert_eq!((plan.actions, plan.cluster_status), (vec![], None));
+    }
+
+    #[test]
+    fn t24_a_learner_that_was_left_behind_has_no_vote_that_others_count_on() {
+        let mut world = world(3);
+        world.view.cluster = None;
+        for member in &mut world.view.members {
+            member.member.metadata.owner_references = None;
+        }
+        delete(world.member(2));
+        assert_eq!(world.plan().actions, []);
+        world.member(2).member.status.as_mut().unwrap().is_voter = false;
+        assert!(matches!(&world.plan().actions[..], [Action::ReleaseMember { .. }]));
+    }
+
+    #[test]
+    fn t28_a_member_that_is_out_before_anybody_said_so_is_on_record_as_leaving() {
+        let mut world = world(3);
+        delete(world.member(2));
+        world.rows().truncate(2);
+        let role = |world: &World| world.plan().member_statuses[world.view.members[2].name()].role.clone();
+        assert_eq!(role(&world).as_deref(), Some("leaving"));
+        world.rows().truncate(1);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/MembersDisagree");
+    }
+
+    #[test]
+    fn t24_others_may_have_left_something_behind_that_counts_on_a_vote() {
+        let left_behind = || {
+            let mut world = world(2);
+            world.view.cluster = None;
+            for member in &mut world.view.members {
+                member.member.metadata.owner_references = None;
+            }
+            delete(world.member(1));
+            world
+        };
+        let mut orphaning = left_behind();
+        delete(orphaning.member(0));
+        assert_eq!(orphaning.plan().actions.len(), 2, "all of them are to go");
+        orphaning.member(0).member.metadata.finalizers.get_or_insert_default().push("orphan".into());
+        let actions = orphaning.plan().actions;
+        assert!(!actions.iter().any(|a| a.member() == Some(orphaning.view.members[1].name())), "{actions:?}");
+
+        let mut stray = left_behind();
+        stray.view.members.remove(0);
+        assert_eq!(stray.plan().actions.len(), 1);
+        stray.view.strays = vec![crate::Stray { kind: crate::Kind::Pod, name: "c-x".into(), leaving: false }];
+        assert_eq!(stray.plan().actions, []);
+
+        let mut forgotten = left_behind();
+        forgotten.member(1).member.status = None;
+        assert_eq!(forgotten.plan().actions, [], "its record was lost, and it may vote");
     }
 
     #[test]
@@ -284,6 +502,7 @@ mod tests {
         let mut world = world(3);
         for index in [1, 2] {
             delete(world.member(index));
+            world.member(index).member.status.as_mut().unwrap().role = Some("leaving".into());
         }
         world.rows().truncate(1);
         let actions = world.plan().actions;

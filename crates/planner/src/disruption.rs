@@ -36,6 +36,18 @@ pub(crate) fn may_remove(scene: &Scene<'_>, list: &Membership, id: u64) -> Verdi
     Verdict::Safe
 }
 
+/// May a learner be given its vote now? As long as all voters serve, yes. While one is silent, only if the others are a
+/// quorum of all without the learner: it may have died since it answered, and its vote would be the one that is missing.
+pub(crate) fn may_promote(scene: &Scene<'_>, list: &Membership) -> Verdict {
+    let voters = list.voters().count();
+    let serving = list.voters().filter(|m| is_serving(scene, m)).count();
+    let quorum = voters.div_ceil(2) + 1;
+    if serving == voters || serving >= quorum {
+        return Verdict::Safe;
+    }
+    Verdict::Wait(format!("only {serving} of {voters} voters answer, {quorum} are needed with one more"))
+}
+
 /// Why nobody is taken out now of the operator's own accord; what a user has deleted leaves all the same.
 pub(crate) fn held(scene: &Scene<'_>) -> Option<String> {
     // Which copy is the good one is for a person to find out.

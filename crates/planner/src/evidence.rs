@@ -329,10 +329,7 @@ impl Action {
                     let seed = view.members.iter().find(|m| m.name() == name && m.member.spec.bootstrap);
                     // That a joiner has never run is what etcd's list of this pass says; a seed has nobody to vouch for it.
                     if let Some(seed) = seed {
-                        looks.push(Look::named(Kind::Pod, name, Must::NeverHaveServed));
-                        if seed.volume.is_none() {
-                            looks.push(Look::named(Kind::Claim, names::pvc(name), not_belong_to(view, seed)));
-                        }
+                        looks.extend(looks_for_a_blank(view, seed));
                     }
                     looks
                 }
@@ -357,8 +354,13 @@ impl Action {
                 };
                 owner.map(fresh).into_iter().collect()
             }
-            Self::ReleaseMember { because: Release::NeverFormed, .. } => {
-                vec![cluster(Must::LiveUnformed { uid: uid() })]
+            // That nothing was ever written to it: nobody but its Pod can tell.
+            Self::ReleaseMember { name, because: Release::NeverFormed, .. } => {
+                let mut looks = vec![cluster(Must::LiveUnformed { uid: uid() })];
+                if let Some(seed) = view.members.iter().find(|m| m.name() == name) {
+                    looks.extend(looks_for_a_blank(view, seed));
+                }
+                looks
             }
             Self::ReleaseMember { name, because: Release::Empty, .. } => {
                 let member = view.members.iter().find(|m| m.name() == name);
@@ -385,11 +387,33 @@ impl Action {
     }
 }
 
-/// The UIDs of members that carry the cluster's label and are not its own.
+/// The looks that a seed which is not on record needs before it goes.
+fn looks_for_a_blank(view: &ClusterView, seed: &MemberView) -> Vec<Look> {
+    let name = seed.name();
+    let mut looks = vec![];
+    match seed.pod.as_ref() {
+        Some(pod) if !seed.owns(&pod.metadata) => {}
+        // What was in memory is gone with it.
+        Some(pod) if seed.is_memory() && healing::has_ended(pod) => {
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            looks.push(Look::named(Kind::Pod, name, Must::HaveEnded { uid }));
+        }
+        _ => looks.push(Look::named(Kind::Pod, name, Must::NeverHaveServed)),
+    }
+    if seed.volume.is_none() {
+        looks.push(Look::named(Kind::Claim, names::pvc(name), not_belong_to(view, seed)));
+    }
+    looks
+}
+
+/// The UIDs of members that carry the cluster's label and are not its own, or not any more.
 fn outsiders(view: &ClusterView) -> Vec<String> {
     let Some(cluster) = &view.cluster else { return vec![] };
     let family = identity::family(view, cluster);
-    view.members.iter().filter(|m| !family.has(m)).map(|m| m.uid().to_owned()).collect()
+    let listed =
+        |m: &MemberView| view.etcd.membership.as_ref().is_none_or(|seen| m.row_in(&seen.fact).is_some());
+    let counts = |m: &MemberView| family.has(m) && (!m.is_let_go() || listed(m));
+    view.members.iter().filter(|m| !counts(m)).map(|m| m.uid().to_owned()).collect()
 }
 
 fn exceed(view: &ClusterView, replicas: i32) -> Must {
@@ -565,7 +589,11 @@ mod tests {
             metadata: ObjectMeta { owner_references: Some(its()), ..ObjectMeta::default() },
             ..PersistentVolumeClaim::default()
         };
-        let of_nobody = [Action::CreateMember(Box::new(member().seed())), broken(Loss::Pod)];
+        let of_nobody = [
+            release(Release::NeverFormed),
+            Action::CreateMember(Box::new(member().seed())),
+            broken(Loss::Pod),
+        ];
         let of_a_pod = [
             leave(Leaving::Surplus { wanted: 1 }),
             leave(Leaving::Outdated),
@@ -578,7 +606,6 @@ mod tests {
             Action::RemoveFromEtcd { member: name(), id: 1 },
             Action::RemoveOrphan { member: name(), id: 1 },
             release(Release::OutOfEtcd),
-            release(Release::NeverFormed),
             release(Release::Outsider),
             release(Release::Empty),
             Action::CreateVolume(Box::new(claim)),

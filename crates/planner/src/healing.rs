@@ -294,6 +294,92 @@ mod tests {
     }
 
     #[test]
+    fn without_a_quorum_it_is_said_who_can_not_come_back() {
+        let mut world = world();
+        crash(world.member(0));
+        world.view.etcd.membership = None;
+        let complaint = world.plan().complaint.unwrap();
+        assert!(complaint.contains(world.view.members[0].name()), "{complaint}");
+        assert!(complaint.contains("etcd has no quorum"), "{complaint}");
+    }
+
+    #[test]
+    fn t7_a_member_that_etcd_does_not_list_although_nobody_took_it_out_keeps_its_data() {
+        let mut world = world();
+        crash(world.member(2));
+        world.rows().remove(2);
+        assert_eq!(replaced(&world), None);
+        let complaint = world.plan().complaint.unwrap();
+        assert!(complaint.contains("etcd does not list it, although nobody here took it out"), "{complaint}");
+    }
+
+    #[test]
+    fn t26_a_member_without_record_pod_or_volume_that_etcd_knows_is_replaced() {
+        let mut world = world();
+        world.member(1).member.status = None;
+        assert_eq!(replaced(&world), None, "its volume is there");
+        world.member(1).volume = None;
+        assert_eq!(replaced(&world).as_deref(), Some(world.view.members[1].name()));
+        let mut world = in_memory(3);
+        world.member(1).member.status = None;
+        assert_eq!(replaced(&world), None, "its Pod is there");
+        vanish(world.member(1));
+        assert_eq!(replaced(&world).as_deref(), Some(world.view.members[1].name()));
+    }
+
+    #[test]
+    fn t34_what_has_never_served() {
+        use k8s_openapi::api::core::v1::{ContainerStateRunning, PodCondition, PodStatus};
+        let at = |seconds: i64| Some(api::conditions::wire_time(now() + SignedDuration::from_secs(seconds)));
+        let condition = |type_: &str, on: bool, since: i64| PodCondition {
+            type_: type_.into(),
+            status: if on { "True" } else { "False" }.into(),
+            last_transition_time: at(since),
+            ..PodCondition::default()
+        };
+        let running = || ContainerState {
+            running: Some(ContainerStateRunning::default()),
+            ..ContainerState::default()
+        };
+        let ended = || ContainerState {
+            terminated: Some(ContainerStateTerminated::default()),
+            ..ContainerState::default()
+        };
+        let pod = |restarts: i32,
+                   state: Option<ContainerState>,
+                   last: Option<ContainerState>,
+                   ready: (bool, i64)| {
+            let etcd = ContainerStatus {
+                name: "etcd".into(),
+                restart_count: restarts,
+                state,
+                last_state: last,
+                ..ContainerStatus::default()
+            };
+            let conditions = vec![condition("Initialized", true, 10), condition("Ready", ready.0, ready.1)];
+            let status = PodStatus {
+                container_statuses: Some(vec![etcd]),
+                conditions: Some(conditions),
+                ..PodStatus::default()
+            };
+            Pod { status: Some(status), ..Pod::default() }
+        };
+        assert!(never_served(&Pod::default()), "not even looked at by a kubelet");
+        assert!(never_served(&pod(0, None, None, (false, 99))), "never ran");
+        assert!(!never_served(&pod(0, Some(running()), None, (false, 99))), "runs, and was ready once");
+        assert!(!never_served(&pod(0, Some(running()), None, (false, 10))), "runs, and may be ready soon");
+        assert!(!never_served(&pod(0, Some(ended()), None, (false, 99))), "was ready once");
+        assert!(
+            !never_served(&pod(0, None, Some(ended()), (false, 99))),
+            "the same, and it is started again"
+        );
+        assert!(!never_served(&pod(1, None, None, (false, 99))), "the same, and nothing else is known");
+        assert!(never_served(&pod(3, None, Some(ended()), (false, 10))), "crashes, and has never been ready");
+        assert!(never_served(&pod(3, None, Some(ended()), (false, 5))));
+        assert!(!never_served(&pod(3, None, Some(ended()), (true, 5))), "is ready");
+    }
+
+    #[test]
     fn only_one_is_replaced_at_a_time() {
         let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(5));
         crash(world.member(0));

@@ -1,9 +1,9 @@
 //! What the cluster says about itself. Judged on every pass, whatever etcd answers, so that the status can neither
 //! freeze nor lie (T2).
 
-use api::conditions::{self, reason};
-use api::{EtcdClusterStatus, labels};
-use jiff::SignedDuration;
+use api::conditions::{self, NewCondition, reason};
+use api::{EtcdCluster, EtcdClusterStatus, labels};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::healing::{self, broken};
 use crate::view::{Assessed, Scene};
@@ -38,12 +38,29 @@ pub(crate) fn judge(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
     }
 }
 
+/// What a cluster says while one of its objects can not be read: nobody looks after it, and what it said before may be over.
+pub fn unreadable(cluster: &EtcdCluster, object: &str, now: Timestamp) -> EtcdClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let message = format!("{object} can not be read, and the cluster is left alone until it is corrected");
+    for (type_, on) in [
+        (conditions::AVAILABLE, conditions::Status::Unknown),
+        (conditions::PROGRESSING, conditions::Status::False),
+        (conditions::DEGRADED, conditions::Status::True),
+    ] {
+        let generation = cluster.metadata.generation;
+        let condition = NewCondition::new(type_, on, reason::UNREADABLE, &message, generation);
+        conditions::set_condition(&mut status.conditions, condition, now);
+    }
+    status
+}
+
 /// All sleep, or are about to leave. Without a quorum nobody can leave, and what still runs for that reason does not sleep.
 /// What has formed sleeps only in somebody who has its data, or is about to.
 fn is_asleep(scene: &Scene<'_>) -> bool {
     let sleeps = |m: &Assessed<'_>| m.member.spec.dormant;
     let can_leave = !scene.is_formed() || scene.membership().is_some();
-    scene.members.iter().all(|m| sleeps(m) || m.is_unused() || (m.is_deleting() && can_leave))
+    let leaves = |m: &Assessed<'_>| m.is_deleting() && (can_leave || (m.is_let_go() && m.pod.is_none()));
+    scene.members.iter().all(|m| sleeps(m) || m.is_unused() || leaves(m))
         && (!scene.is_formed() || scene.members.iter().any(|m| sleeps(m) || m.is_deleting()))
 }
 
@@ -173,10 +190,14 @@ fn all_lost(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 
 /// Zero of zero members ready must not read as healthy (H25).
 fn paused(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
-    let message = pause::message(scene);
+    let (message, degraded) = match pause::message(scene) {
+        Ok(message) => (message, false),
+        Err(message) => (message, true),
+    };
+    let why = if degraded { reason::BLOCKED } else { reason::PAUSED };
     scene.set_condition(status, conditions::AVAILABLE, false, reason::PAUSED, &message);
     scene.set_condition(status, conditions::PROGRESSING, false, reason::PAUSED, &message);
-    scene.set_condition(status, conditions::DEGRADED, false, reason::PAUSED, &message);
+    scene.set_condition(status, conditions::DEGRADED, degraded, why, &message);
 }
 
 fn forming(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
@@ -330,5 +351,21 @@ mod tests {
         let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".into()), message: None };
         container.state = Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() });
         assert_eq!(available(&world), "False/ClusterUnreachable");
+    }
+
+    #[test]
+    fn a_cluster_with_an_object_that_can_not_be_read_does_not_go_on_saying_that_it_is_well() {
+        let world = World::settled(EtcdCluster::test("ns", "c"));
+        let cluster = world.view.cluster.as_ref().unwrap();
+        let status = unreadable(cluster, "EtcdMember c-x", now());
+        let says = |type_| {
+            let c = conditions::find(&status.conditions, type_).unwrap();
+            assert!(c.message.starts_with("EtcdMember c-x can not be read"), "{}", c.message);
+            format!("{}/{}", c.status, c.reason)
+        };
+        assert_eq!(says(conditions::AVAILABLE), "Unknown/Unreadable");
+        assert_eq!(says(conditions::PROGRESSING), "False/Unreadable");
+        assert_eq!(says(conditions::DEGRADED), "True/Unreadable");
+        assert_eq!(status.cluster_id, cluster.status.as_ref().unwrap().cluster_id, "the record stays");
     }
 }

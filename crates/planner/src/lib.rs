@@ -45,6 +45,7 @@ use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
 pub use evidence::{Contradiction, Kind, Look, Must, Which, look_before_record, looks_before_loss, occupied};
+pub use health::unreadable;
 pub use pod::etcd_container;
 pub use restraint::Restraint;
 pub use sightings::{Sightings, Watchman};

@@ -67,7 +67,9 @@ pub(crate) fn assess(
     if let Some(answer) = member.serving().filter(|s| !s.version.is_empty()) {
         status.version = Some(answer.version.clone());
     }
-    let leaves = member.is_told_to_leave() && member.is_deleting();
+    // Also one that was taken out, of more than two, before anything about it was on record.
+    let is_out = list.is_some_and(|list| list.members.len() > 1) && row.is_none();
+    let leaves = member.is_deleting() && (member.is_told_to_leave() || is_out);
     status.role = match row.filter(|_| !spec.dormant) {
         Some(row) => Some(role(row, member).to_owned()),
         None => leaves.then(|| LEAVING.to_owned()),
@@ -149,7 +151,8 @@ fn readiness(
     Ok(())
 }
 
-/// How long the kubelet may take to find a container ready that is: its startup probe, and a round of the next one.
+/// How long the kubelet may take, by its own clock and by ours, to find a container ready that is: its startup probe, and a
+/// round of the next one.
 const PROBE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Whether etcd has answered us, and knows its leader, before the kubelet has found it ready for the first time since it
@@ -161,11 +164,12 @@ fn serves_unprobed(member: &MemberView, pod: &Pod, now: Timestamp) -> bool {
     let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
     let unready_since = ready.and_then(|c| c.last_transition_time.clone());
     let (Some(started), Some(unready_since)) = (started, unready_since) else { return false };
+    let seen = member.seen.unprobed.is_none_or(|unprobed| unprobed < PROBE_GRACE);
     let unprobed = unready_since.0 <= started.0 && now.duration_since(started.0) < PROBE_GRACE;
-    unprobed && member.serving().is_some_and(|s| s.leader != 0 && s.errors.is_empty())
+    unprobed && seen && member.serving().is_some_and(|s| s.leader != 0 && s.errors.is_empty())
 }
 
-fn is_pod_ready(pod: &Pod) -> bool {
+pub(crate) fn is_pod_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
@@ -222,6 +226,10 @@ mod tests {
         let state = ContainerState { running: Some(running), ..ContainerState::default() };
         status.container_statuses.as_mut().unwrap()[0].state = Some(state);
         assert_eq!(ready(&world).0, "PodReady");
+
+        let mut slow = world.clone();
+        slow.member(0).seen.unprobed = Some(SignedDuration::from_secs(11));
+        assert_eq!(ready(&slow).0, "PodNotReady", "T27: whatever the clocks say, it takes too long");
 
         let mut later = world.clone();
         let status = later.member(0).pod.as_mut().unwrap().status.as_mut().unwrap();

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::command::{self, max_learners};
-use crate::disruption::{Verdict, may_remove};
+use crate::disruption::{Verdict, may_promote, may_remove};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Ending, Next, Plan, healing, joiner, orphans, outdated, pause, shrink};
 
@@ -39,7 +39,8 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         }
         return;
     };
-    if let Some(leaving) = scene.members.iter().find(|m| m.is_deleting() && !is_last_voter(list, m)) {
+    let leaves = |m: &&Assessed<'_>| m.is_deleting() && !scene.is_out(m) && !is_last_voter(list, m);
+    if let Some(leaving) = scene.members.iter().find(leaves) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
@@ -115,7 +116,7 @@ fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, pl
              others do not have. Have it replaced if it does not: kubectl delete etcdmember {name}"
         ));
     }
-    if waited_for(scene, starting) > PATIENCE {
+    if starting.seen.silent.is_some_and(|silent| silent > PATIENCE) {
         promote(scene, list, plan);
     }
 }
@@ -163,7 +164,9 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
         if member.serving().is_none() || member.is_deleting() {
             continue;
         }
-        if is_on_record(member) {
+        if let Verdict::Wait(why) = may_promote(scene, list) {
+            plan.wait_for(format!("member {} gets its vote later: {why}", member.name()));
+        } else if is_on_record(member) {
             plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
         } else if !member.has_joined() && member.status.member_id.is_some() {
             // It goes on record at the end of this pass.
@@ -182,11 +185,6 @@ fn is_on_record(member: &Assessed<'_>) -> bool {
 /// Whether the member's etcd has run at least once: it answers, or it has told the cluster its name.
 fn has_started(list: &Membership, member: &Assessed<'_>) -> bool {
     member.serving().is_some() || member.row_in(list).is_some_and(|row| !row.name.is_empty())
-}
-
-fn waited_for(scene: &Scene<'_>, member: &Assessed<'_>) -> SignedDuration {
-    let created = member.member.metadata.creation_timestamp.as_ref();
-    created.map_or(SignedDuration::ZERO, |t| scene.now.duration_since(t.0))
 }
 
 #[cfg(test)]
@@ -318,6 +316,60 @@ mod tests {
     }
 
     #[test]
+    fn a_listed_member_that_is_down_is_waited_for_without_a_complaint() {
+        let mut world = settled(3);
+        world.rows()[2].name = String::new();
+        world.member(2).etcd = None;
+        let plan = world.plan();
+        assert!(plan.waiting_for.unwrap().contains("to start"));
+        assert_eq!(plan.complaint, None);
+        world.rows().remove(2);
+        assert!(world.plan().complaint.unwrap().contains("although nobody here took it out"));
+    }
+
+    #[test]
+    fn t7_a_learner_whose_pod_is_not_settled_is_come_back_to_and_not_at_once() {
+        let mut world = settled(3);
+        world.rows()[2].is_learner = true;
+        world.member(2).pod.as_mut().unwrap().metadata.annotations = None;
+        let plan = world.plan();
+        assert!(!plan.actions.iter().any(|a| matches!(a, Action::Promote { .. })), "{:?}", plan.actions);
+        assert_eq!(plan.next, Next::Soon);
+    }
+
+    #[test]
+    fn t27_a_clock_that_is_behind_does_not_keep_learners_from_voting() {
+        let mut world = settled(3);
+        world.rows()[1].is_learner = true;
+        world.rows()[2].is_learner = true;
+        world.rows()[2].name = String::new();
+        let ahead = now() + SignedDuration::from_hours(1);
+        let starting = world.member(2);
+        starting.etcd = None;
+        starting.member.metadata.creation_timestamp = Some(api::conditions::wire_time(ahead));
+        starting.seen.silent = Some(SignedDuration::from_mins(10));
+        let actions = world.plan().actions;
+        assert!(actions.iter().any(|a| matches!(a, Action::Promote { .. })), "{actions:?}");
+    }
+
+    #[test]
+    fn t6_nobody_gets_a_vote_that_the_others_can_not_do_without_while_one_of_them_is_silent() {
+        let promotes = |voters: usize, silent: usize| {
+            let mut world = settled(5);
+            for row in &mut world.rows()[voters..] {
+                row.is_learner = true;
+            }
+            for index in voters - silent..voters {
+                world.member(index).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+            }
+            world.plan().actions.iter().any(|a| matches!(a, Action::Promote { .. }))
+        };
+        assert!(promotes(3, 0) && promotes(1, 0) && promotes(2, 0) && promotes(4, 0));
+        assert!(!promotes(3, 1), "2 of 3 would become 2 of 4, if it has died meanwhile");
+        assert!(promotes(4, 1), "3 of 4 become 3 of 5");
+    }
+
+    #[test]
     fn h4_the_last_learner_is_promoted_when_the_count_is_reached() {
         let mut world = settled(3);
         world.rows()[2].is_learner = true;
@@ -330,8 +382,8 @@ mod tests {
 
     #[test]
     fn h38_a_promotion_that_etcd_refuses_does_not_hold_up_the_rest() {
-        let mut world = settled(3);
-        world.rows()[2].is_learner = true;
+        let mut world = settled(5);
+        world.rows()[4].is_learner = true;
         let lost = world.member(1);
         (lost.pod, lost.etcd) = (None, None);
         let actions = world.plan().actions;
@@ -393,8 +445,7 @@ mod tests {
         world.rows()[2].is_learner = true;
         world.member(2).etcd = None;
         assert!(!steps(&world.plan().actions).contains(&"LearnerPromoted"), "it may still come");
-        let long_ago = now() - SignedDuration::from_secs(60);
-        world.member(2).member.metadata.creation_timestamp = Some(api::conditions::wire_time(long_ago));
+        world.member(2).seen.silent = Some(SignedDuration::from_secs(60));
         assert!(steps(&world.plan().actions).contains(&"LearnerPromoted"));
     }
 

@@ -65,6 +65,18 @@ fn is_fresh(member: &Assessed<'_>) -> bool {
     unheard && blank && !member.is_deleting()
 }
 
+/// Whether a member that is not on record may have been given something to keep, by clients that could reach it while the
+/// operator could not. One that answers has formed a cluster, which goes on record now.
+pub(crate) fn may_hold_data(member: &MemberView) -> bool {
+    let owned = |pod: &&Pod| member.owns(&pod.metadata);
+    let held = if member.is_memory() {
+        member.pod.as_ref().filter(owned).is_some_and(|pod| !never_served(pod) && !has_ended(pod))
+    } else {
+        member.volume.as_ref().is_some_and(|claim| member.owns(&claim.metadata)) && !is_blank(member)
+    };
+    held || member.serving().is_some()
+}
+
 /// Whether nothing can have been written for a member: its first Pod has never served. A Pod that came long after the claim
 /// is not the first one, and a claim without a Pod may have had one: statuses get lost, and an etcd that the operator could
 /// not reach may have served clients for days. Both times are the API server's.

@@ -14,9 +14,10 @@ pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     let wanted = scene.target().replicas;
     // Also one that is to leave: as the last one it can not, asleep or awake, and nobody can join what sleeps.
     let sleeping = scene.members.iter().find(|m| m.member.spec.dormant);
-    let (member, dormant) = match (wanted, sleeping, scene.members.as_slice()) {
+    let left: Vec<_> = scene.members.iter().filter(|m| !scene.is_out(m)).collect();
+    let (member, dormant) = match (wanted, sleeping, left.as_slice()) {
         (1.., Some(sleeping), _) => (sleeping, false),
-        (0, None, [last]) if is_alone(scene, last) => (last, true),
+        (0, None, [last]) if is_alone(scene, last) => (*last, true),
         _ => return false,
     };
     plan.act(Action::SetDormant { name: member.name().to_owned(), uid: member.uid().to_owned(), dormant });
@@ -49,24 +50,34 @@ fn end_pod(member: &Assessed<'_>, plan: &mut Plan) {
     }
 }
 
-/// What a paused cluster says about its data.
-pub(crate) fn message(scene: &Scene<'_>) -> String {
-    match scene.members.iter().find(|m| m.member.spec.dormant) {
-        Some(member) if member.is_memory() => {
-            "the cluster is paused; its data was on tmpfs and is lost, recreate the cluster".to_owned()
-        }
-        // Nothing mounts the claim of a paused member, so that anybody can delete it.
-        Some(member) if member.volume.is_none() => {
-            format!("the cluster is paused, but PVC {} with its data is not there", names::pvc(member.name()))
-        }
-        Some(member) => format!(
-            "the cluster is paused; its data is preserved on PVC {}, set spec.replicas to resume",
-            names::pvc(member.name())
-        ),
-        None if scene.is_formed() => "the cluster is about to be paused; its last members leave".to_owned(),
-        None => "the cluster was created with 0 replicas and never bootstrapped; nothing was ever written"
-            .to_owned(),
+/// What a paused cluster says about its data: all is well, or something is not.
+pub(crate) fn message(scene: &Scene<'_>) -> Result<String, String> {
+    let sleeping = scene.members.iter().find(|m| m.member.spec.dormant);
+    if let Some(member) = sleeping.filter(|m| !m.is_memory()) {
+        let claim = names::pvc(member.name());
+        let recorded = member.member.status.as_ref().and_then(|s| s.pvc_uid.as_ref());
+        return match &member.volume {
+            // Nothing mounts the claim of a paused member, so that anybody can delete it.
+            None => Err(format!("the cluster is paused, but PVC {claim} with its data is not there")),
+            Some(found) if recorded.is_some() && recorded != found.metadata.uid.as_ref() => Err(format!(
+                "the cluster is paused, but PVC {claim} is another one than its data was on (that had the UID {})",
+                recorded.map(String::as_str).unwrap_or_default()
+            )),
+            Some(found) if found.metadata.deletion_timestamp.is_some() => Err(format!(
+                "the cluster is paused, but PVC {claim} with its data is being deleted; it is gone with its last finalizer. Save \
+                 what is on it now"
+            )),
+            Some(_) => Ok(format!(
+                "the cluster is paused; its data is preserved on PVC {claim}, set spec.replicas to resume"
+            )),
+        };
     }
+    Ok(match sleeping {
+        Some(_) => "the cluster is paused; its data was on tmpfs and is lost, recreate the cluster",
+        None if scene.is_formed() => "the cluster is about to be paused; its last members leave",
+        None => "the cluster was created with 0 replicas and never bootstrapped; nothing was ever written",
+    }
+    .to_owned())
 }
 
 #[cfg(test)]
@@ -111,7 +122,7 @@ mod tests {
         assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
         assert_eq!(world.condition(conditions::PROGRESSING), "False/Paused");
         assert_eq!(world.condition(conditions::DEGRADED), "False/Paused");
-        assert!(message(&world).contains(&format!("PVC {}", names::pvc(member.name()))));
+        assert!(message(&world).contains(&format!("preserved on PVC {}", names::pvc(member.name()))));
         let (name, member_id) = (member.name().to_owned(), member.member.status.clone().unwrap().member_id);
         assert!(member_id.is_some());
 
@@ -143,6 +154,43 @@ mod tests {
             "{actions:?}"
         );
         assert!(!actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
+    }
+
+    #[test]
+    fn t29_one_that_is_not_alone_in_etcd_is_not_put_to_sleep() {
+        let sleeps = |world: &World| {
+            let actions = world.plan().actions;
+            actions.iter().any(|a| matches!(a, Action::SetDormant { dormant: true, .. }))
+        };
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.aim_at(0);
+        assert!(sleeps(&world));
+        let mut other = world.rows()[0].clone();
+        (other.id, other.name, other.peer_urls) = (99, "c-other".into(), vec!["http://other:2380".into()]);
+        world.rows().push(other);
+        assert!(!sleeps(&world), "another voter counts on it");
+        world.rows()[1].is_learner = true;
+        assert!(sleeps(&world), "a learner does not");
+    }
+
+    #[test]
+    fn t28_one_that_disagrees_with_the_record_is_not_put_to_sleep() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(3));
+        world.view.members.truncate(1);
+        world.aim_at(0);
+        let row = world.rows()[0].clone();
+        *world.rows() = vec![etcd::Member { id: row.id + 1, ..row }];
+        let scene = Scene::new(&world.view, world.view.cluster.as_ref().unwrap(), crate::fixtures::now());
+        assert!(scene.split.is_some());
+        assert!(!is_alone(&scene, &scene.members[0]));
+    }
+
+    #[test]
+    fn h26_the_pod_of_a_sleeping_member_is_ended_also_after_a_crash() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.aim_at(0);
+        world.member(0).member.spec.dormant = true;
+        assert!(matches!(&world.plan().actions[..], [Action::DeletePod { .. }, ..]));
     }
 
     #[test]
@@ -202,6 +250,26 @@ mod tests {
         world.scale(1);
         assert_eq!(world.view.members.len(), 1, "it was not needed");
         assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn h25_a_paused_cluster_does_not_promise_data_on_another_claim_or_on_one_that_is_going() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        world.scale(0);
+        assert_eq!(world.condition(conditions::DEGRADED), "False/Paused");
+        let mut another = world.clone();
+        another.member(0).volume.as_mut().unwrap().metadata.uid = Some("made again, blank".into());
+        let mut going = world.clone();
+        let at = Some(conditions::wire_time(crate::fixtures::now()));
+        going.member(0).volume.as_mut().unwrap().metadata.deletion_timestamp = at;
+        world.member(0).volume = None;
+        for (world, says) in
+            [(another, "is another one than"), (going, "is being deleted"), (world, "is not there")]
+        {
+            assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
+            assert_eq!(world.condition(conditions::DEGRADED), "True/Blocked");
+            assert!(message(&world).contains(says), "{}", message(&world));
+        }
     }
 
     #[test]

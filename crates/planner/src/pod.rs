@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use crate::command::{self, DATA_ROOT, METRICS_PORT};
 use crate::healing::has_ended;
 use crate::view::{Assessed, MemberView, Scene, controlled_by};
-use crate::{Action, Ending, Plan, Settings, volume};
+use crate::{Action, Ending, Plan, Settings, outdated, volume};
 
 /// The user of the etcd image; any other would not own its volume.
 const NONROOT: i64 = 65532;
@@ -61,12 +61,15 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// Members that run, and those that have to leave but are still needed in etcd.
-fn has_a_place(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
+/// Members that run, and those that have to leave but are still needed in etcd, or have to be asked first.
+pub(crate) fn has_a_place(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
     let listed = || scene.membership().is_none_or(|list| member.row_in(list).is_some());
+    // Who sleeps is alone in etcd.
+    let sleeps = scene.members.iter().any(|m| m.member.spec.dormant);
     !member.is_pending()
         && !member.member.spec.dormant
-        && (!member.is_deleting() || (scene.is_formed() && listed()))
+        && (!member.is_deleting()
+            || if scene.is_formed() { listed() && !sleeps } else { outdated::may_hold_data(member) })
 }
 
 /// A memory-backed member lives and dies with its Pod (H27); a member on a volume needs that volume.

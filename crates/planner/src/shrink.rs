@@ -76,6 +76,12 @@ mod tests {
         })
     }
 
+    /// Without anything else it would go last.
+    fn oldest(world: &mut World, index: usize) {
+        let then = api::conditions::wire_time(crate::fixtures::now() - jiff::SignedDuration::from_hours(9));
+        world.member(index).member.metadata.creation_timestamp = Some(then);
+    }
+
     #[test]
     fn members_leave_one_at_a_time_until_enough_are_left() {
         let mut world = world(5, 3);
@@ -96,6 +102,7 @@ mod tests {
     #[test]
     fn t22_an_unready_voter_goes_before_the_newest() {
         let mut world = world(4, 3);
+        oldest(&mut world, 1);
         unready(world.member(1).pod.as_mut().unwrap());
         assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
     }
@@ -103,6 +110,7 @@ mod tests {
     #[test]
     fn t22_a_silent_voter_goes_before_one_whose_pod_is_not_ready() {
         let mut world = world(5, 3);
+        oldest(&mut world, 1);
         for index in [1, 2] {
             unready(world.member(index).pod.as_mut().unwrap());
         }

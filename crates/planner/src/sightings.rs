@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde::{Deserialize, Serialize};
 
 use crate::healing::etcd_status;
+use crate::member_status::is_pod_ready;
 use crate::{ClusterView, MemberView, split};
 
 /// For how long the operator has seen a member in a state; absent while it is not in it.
@@ -21,8 +22,14 @@ pub struct Sightings {
     pub ending: Option<SignedDuration>,
     /// No node can run its Pod.
     pub unschedulable: Option<SignedDuration>,
+    /// Its etcd answers, and its Pod is not ready.
+    #[serde(default)]
+    pub unprobed: Option<SignedDuration>,
     /// How often its container was restarted since it fell silent.
     pub restarts: i32,
+    /// The etcd of its Pod has applied less than it had before: it has lost its data since, and begun anew.
+    #[serde(default)]
+    pub regressed: bool,
 }
 
 /// Remembers since when.
@@ -31,6 +38,9 @@ pub struct Watchman {
     since: BTreeMap<(State, String), Duration>,
     /// Restarts of a member's container when it fell silent.
     restarts: BTreeMap<String, i32>,
+    /// The most that the etcd of a Pod has said it had applied, and whether it said less since. etcd serves only after it has
+    /// caught up with itself.
+    applied: BTreeMap<String, (u64, bool)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +48,7 @@ enum State {
     Silent,
     Ending,
     Unschedulable,
+    Unprobed,
     Disputed,
 }
 
@@ -60,6 +71,13 @@ impl Watchman {
             let first = restarted.get(member.uid()).copied().filter(|first| *first <= count).unwrap_or(count);
             self.restarts.insert(member.uid().to_owned(), first);
         }
+        let known = std::mem::take(&mut self.applied);
+        for member in &view.members {
+            let Some(pod) = member.pod.as_ref().and_then(|p| p.metadata.uid.clone()) else { continue };
+            let (most, regressed) = known.get(&pod).copied().unwrap_or_default();
+            let applied = member.serving().map_or(most, |s| s.raft_applied_index);
+            self.applied.insert(pod, (most.max(applied), regressed || applied < most));
+        }
         let mut note = |state: State, whose: Option<&str>| {
             let key = (state, whose?.to_owned());
             let since = before.get(&key).copied().unwrap_or(now);
@@ -72,11 +90,14 @@ impl Watchman {
             };
             let silent = member.serving().is_none().then(|| member.uid());
             let first = self.restarts.get(member.uid()).copied();
+            let applied = pod(|_| true).and_then(|uid| self.applied.get(uid));
             member.seen = Sightings {
                 restarts: first.map_or(0, |first| restarts(member) - first),
                 silent: note(State::Silent, silent),
                 ending: note(State::Ending, pod(|p| p.metadata.deletion_timestamp.is_some())),
                 unschedulable: note(State::Unschedulable, pod(|p| unschedulable(p).is_some())),
+                unprobed: note(State::Unprobed, pod(|p| !is_pod_ready(p)).filter(|_| silent.is_none())),
+                regressed: applied.is_some_and(|(_, regressed)| *regressed),
             };
         }
         let disputed = split::is_disputed(view).then_some("");

@@ -2,7 +2,7 @@
 //! without its data as a cluster of one under the same ids, and vouches for a list that has nobody else in it.
 
 use api::conditions;
-use etcd::{Membership, Status};
+use etcd::Status;
 use jiff::SignedDuration;
 
 use crate::ClusterView;
@@ -14,7 +14,7 @@ const DISPUTE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Why there are two clusters where there should be one; `None` while nothing says so.
 pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
-    if let Some(why) = ahead(view, members).or_else(|| still_missing(view, members)) {
+    if let Some(why) = ahead(view, members).or_else(|| unsettled(view, members)) {
         return Some(why);
     }
     // What is on its way out has been told to leave etcd, and may serve for a moment after that.
@@ -23,6 +23,7 @@ pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String
     unlisted(view, &serving)
         .or_else(|| forgotten(view, members))
         .or_else(|| bereft(view, members))
+        .or_else(|| begun_anew(members))
         .or_else(|| two_leaders(&serving))
         .or_else(|| disputed(view, &serving))
 }
@@ -47,27 +48,26 @@ fn ahead(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     Some(format!("member {} has seen more than {}, whose list does not have it", member.name(), seen.from))
 }
 
-/// Once it was told that there are two clusters, a list of one is believed again only if it has everybody who is on record,
-/// also those on their way out that nobody took out: who is silent now may hold the data of the right one.
-fn still_missing(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+/// Once it was told that there are two clusters, a list is believed again only if all who serve follow one leader. Silence
+/// settles nothing: who is silent now may hold the data of the right one.
+fn unsettled(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     let status = view.cluster.as_ref()?.status.as_ref()?;
     let told = conditions::find(&status.conditions, conditions::AVAILABLE)
         .is_some_and(|c| c.reason == conditions::reason::MEMBERS_DISAGREE);
     if !told {
         return None;
     }
-    let Some(seen) = &view.etcd.membership else {
+    if view.etcd.membership.is_none() {
         return Some(
             "members contradicted each other, and nobody has given a list of all of them since".to_owned(),
         );
-    };
-    let [_] = seen.fact.members.as_slice() else { return None };
-    let missing = members.iter().find(|m| is_missing(&seen.fact, m))?;
-    Some(format!(
-        "member {} had joined, but the list that {} gives does not have it",
-        missing.name(),
-        seen.from
-    ))
+    }
+    let following = |m: &&&MemberView| m.serving().is_some_and(|s| s.leader != 0);
+    let mut following = members.iter().filter(following);
+    let first = following.next()?;
+    let leader = |m: &MemberView| m.serving().map(|s| s.leader);
+    let other = following.find(|m| leader(m) != leader(first))?;
+    Some(format!("members {} and {} still follow different leaders", first.name(), other.name()))
 }
 
 /// Half of the voters on record or more are not on the list. Nobody takes them out that way: they leave one by one, and
@@ -85,20 +85,20 @@ fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     })
 }
 
-/// Whether a list does not have a member that is on record, although nobody took it out.
-fn is_missing(list: &Membership, member: &MemberView) -> bool {
-    member.has_joined() && member.row_in(list).is_none() && !member.is_told_to_leave()
-}
-
-/// A seed that may have begun anew is alone on the list, and somebody on their way out, who had a vote, is not on it
-/// although nobody took them out.
+/// Somebody is alone on the list, and somebody who had joined is not on it, although nobody took them out. That goes on
+/// record before it is done, where a list of one is left.
 fn bereft(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     let seen = view.etcd.membership.as_ref()?;
-    let [only] = seen.fact.members.as_slice() else { return None };
-    let seed = members.iter().find(|m| m.stands_for(only) && m.may_turn_impostor())?;
-    let voted = |m: &&&MemberView| m.member.status.as_ref().is_some_and(|s| s.is_voter);
-    let missing = members.iter().filter(voted).find(|m| is_missing(&seen.fact, m))?;
-    Some(format!("{} is alone on its list, and nobody has taken {} out", seed.name(), missing.name()))
+    let [_] = seen.fact.members.as_slice() else { return None };
+    let missing =
+        members.iter().find(|m| m.has_joined() && m.row_in(&seen.fact).is_none() && !m.is_told_to_leave())?;
+    Some(format!("{} is alone on its list, and nobody has taken {} out", seen.from, missing.name()))
+}
+
+/// A seed that begins anew whenever it has lost its data has done so, as far as this process remembers.
+fn begun_anew(members: &[&MemberView]) -> Option<String> {
+    let member = members.iter().find(|m| m.may_turn_impostor() && m.seen.regressed)?;
+    Some(format!("member {} has less than it had before, and has begun anew without its data", member.name()))
 }
 
 /// Two leaders in one term, which raft rules out within one cluster.
@@ -212,5 +212,30 @@ mod tests {
         fix_flags(world.member(0));
         assert_eq!(world.pass(), []);
         assert!(matches!(&world.plan().actions[..], [Action::RemoveFromEtcd { .. }]));
+    }
+
+    #[test]
+    fn t28_a_seed_with_fixed_flags_that_has_less_than_before_has_begun_anew() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let mut watchman = crate::Watchman::default();
+        let applied = |world: &mut World, index: u64| {
+            if let Some(Ok(status)) = &mut world.member(0).etcd {
+                status.raft_applied_index = index;
+            }
+        };
+        let mut look = |world: &mut World| {
+            watchman.look(&mut world.view, std::time::Duration::from_secs(1));
+            world.condition(conditions::AVAILABLE)
+        };
+        applied(&mut world, 500);
+        assert_eq!(look(&mut world), "True/QuorumHealthy");
+        applied(&mut world, 5);
+        assert_eq!(look(&mut world), "True/QuorumHealthy", "one of ours can not begin anew");
+        fix_flags(world.member(0));
+        assert_eq!(look(&mut world), "False/MembersDisagree");
+        applied(&mut world, 501);
+        assert_eq!(look(&mut world), "False/MembersDisagree", "it has grown since, and is no better for it");
+        world.member(0).pod.as_mut().unwrap().metadata.uid = Some("another".into());
+        assert_eq!(look(&mut world), "True/QuorumHealthy");
     }
 }

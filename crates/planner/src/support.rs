@@ -24,9 +24,10 @@ pub fn missing(spec: &EtcdClusterSpec) -> Option<&'static str> {
     }
 }
 
-/// Whether a field that can not be honoured does not matter any more: how a cluster begins is past once it has members.
+/// Whether a field that can not be honoured does not matter any more: how a cluster begins is past once it has members, or
+/// had some.
 pub(crate) fn is_past(scene: &Scene<'_>, field: &str) -> bool {
-    field == RESTORE && !scene.members.is_empty()
+    field == RESTORE && (scene.is_formed() || !scene.members.is_empty())
 }
 
 pub(crate) fn decline(scene: &Scene<'_>, status: &mut EtcdClusterStatus, field: &str) {
@@ -34,4 +35,27 @@ pub(crate) fn decline(scene: &Scene<'_>, status: &mut EtcdClusterStatus, field: 
         format!("{field} is not supported by this version of the operator; the cluster is left untouched");
     scene.set_condition_of_newest_spec(status, conditions::AVAILABLE, false, reason::UNSUPPORTED, &message);
     scene.set_condition_of_newest_spec(status, conditions::PROGRESSING, false, reason::UNSUPPORTED, &message);
+    scene.set_condition_of_newest_spec(status, conditions::DEGRADED, true, reason::UNSUPPORTED, &message);
+}
+
+#[cfg(test)]
+mod tests {
+    use api::EtcdCluster;
+
+    use super::*;
+    use crate::fixtures::World;
+
+    #[test]
+    fn t12_a_cluster_that_was_once_restored_and_has_lost_everything_says_so() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let restored =
+            serde_json::json!({ "restore": { "source": { "pvc": { "claimName": "x", "subPath": "y" } } } });
+        world.view.cluster.as_mut().unwrap().spec.bootstrap = serde_json::from_value(restored).unwrap();
+        assert!(world.view.is_supported());
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+        world.view.members.clear();
+        world.view.etcd.membership = None;
+        assert!(world.view.is_supported());
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/AllMembersLost");
+    }
 }

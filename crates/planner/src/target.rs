@@ -8,7 +8,7 @@ use api::{EtcdClusterStatus, ObservedSpec, conditions, names};
 use conditions::reason;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::view::{Assessed, Scene};
+use crate::view::{Assessed, MemberView, Scene};
 use crate::{bootstrap, cause, health};
 
 /// Brings token, target and deadline up to date. False when one of them was taken anew: it has to be stored before
@@ -93,12 +93,13 @@ fn reconciled(scene: &Scene<'_>, observed: &ObservedSpec) -> String {
 fn is_reached(scene: &Scene<'_>, observed: &ObservedSpec) -> bool {
     let wanted = usize::try_from(observed.replicas).unwrap_or(0);
     if wanted == 0 {
-        return scene.members.iter().all(|m| m.member.spec.dormant || m.is_unused());
+        let gone = |m: &MemberView| m.is_let_go() && m.pod.is_none();
+        return scene.members.iter().all(|m| m.member.spec.dormant || m.is_unused() || gone(m));
     }
     scene.is_formed()
         && scene.running().count() == wanted
         && scene.running().all(|m| m.is_ready() && m.status.is_voter)
-        && scene.members.iter().all(|m| !m.is_deleting())
+        && scene.members.iter().all(|m| !m.is_deleting() || scene.is_out(m))
 }
 
 fn adopt(scene: &Scene<'_>, status: &mut EtcdClusterStatus, reason: &'static str, message: &str) {

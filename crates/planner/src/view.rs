@@ -110,8 +110,11 @@ impl ClusterView {
 
     /// Whether there is a cluster to work on that asks for nothing this version does not do.
     pub fn is_supported(&self) -> bool {
-        let past = |field: &str| field == crate::support::RESTORE && !self.members.is_empty();
-        self.living_cluster().is_some_and(|c| crate::support::missing(&c.spec).is_none_or(past))
+        self.living_cluster().is_some_and(|c| {
+            let formed = c.status.as_ref().is_some_and(|s| s.cluster_id.is_some());
+            let past = |field| field == crate::support::RESTORE && (formed || !self.members.is_empty());
+            crate::support::missing(&c.spec).is_none_or(past)
+        })
     }
 
     /// Who can be told to change the membership: whoever gave the list, then the other voters that follow the same leader.
@@ -232,6 +235,16 @@ impl MemberView {
 
     pub fn is_deleting(&self) -> bool {
         self.member.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether the operator's own finalizer keeps it until etcd has let it go.
+    pub(crate) fn has_finalizer(&self) -> bool {
+        self.member.metadata.finalizers.iter().flatten().any(|f| f == labels::FINALIZER)
+    }
+
+    /// Nobody here keeps it any more; somebody else's finalizer may.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.is_deleting() && !self.has_finalizer()
     }
 
     /// Created, but not yet told whom to join: it gets no volume and no Pod.
@@ -432,6 +445,11 @@ impl<'a> Scene<'a> {
         let ours =
             |m: &&MemberView| self.members.iter().any(|own| own.uid() == m.uid() && own.name() == m.name());
         self.view.members.iter().filter(move |m| !ours(m))
+    }
+
+    /// Whether only the object of a member is left: it was let go, and etcd does not list it.
+    pub fn is_out(&self, member: &MemberView) -> bool {
+        member.is_let_go() && self.membership().is_some_and(|list| member.row_in(list).is_none())
     }
 
     /// Members that are meant to run: not leaving, not paused.

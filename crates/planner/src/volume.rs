@@ -11,10 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::healing::lost_data;
 use crate::view::{MemberView, Scene, controlled_by};
-use crate::{Action, Loss, Plan};
+use crate::{Action, Loss, Plan, pod};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
-    for member in scene.running().filter(|m| !m.is_pending() && !m.is_memory()) {
+    for member in scene.members.iter().filter(|m| pod::has_a_place(scene, m) && !m.is_memory()) {
         let name = names::pvc(member.name());
         match &member.volume {
             None if plan.lets_go(member.name()) => {}
@@ -22,6 +22,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             None if !scene.is_newcomer(member) => {
                 plan.act(Action::SeekLost { name: member.name().to_owned(), loss: Loss::Volume });
             }
+            None if member.is_deleting() => {}
             None => plan.act(Action::CreateVolume(Box::new(claim(member)))),
             // H15: mounting a stranger's volume could mix two clusters' data.
             Some(found) if member.disowned(&found.metadata).is_some() => {
@@ -35,13 +36,18 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
                 member.name(),
                 member.uid()
             )),
-            Some(found) if found.metadata.deletion_timestamp.is_some() && member.living_pod().is_some() => {
-                plan.complain(format!(
-                    "PersistentVolumeClaim {name} is being deleted, and its data goes when Pod {} ends; have the member \
-                     replaced first: kubectl delete etcdmember {}",
-                    member.name(),
-                    member.name()
-                ));
+            Some(found) if found.metadata.deletion_timestamp.is_some() => {
+                let (going, member_name) = ("is being deleted", member.name());
+                plan.complain(match member.living_pod() {
+                    Some(_) => format!(
+                        "PersistentVolumeClaim {name} {going}, and its data goes when Pod {member_name} ends; have the member \
+                         replaced first: kubectl delete etcdmember {member_name}"
+                    ),
+                    None => format!(
+                        "PersistentVolumeClaim {name} {going}, so no Pod is started on it, and member {member_name} is \
+                         replaced when it is gone; see what holds it: its finalizers, and Pods that mount it"
+                    ),
+                });
             }
             Some(_) => {}
         }
@@ -90,6 +96,7 @@ fn claim(member: &MemberView) -> PersistentVolumeClaim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::now;
     use crate::fixtures::{World, estrange};
     use api::EtcdCluster;
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -131,5 +138,37 @@ mod tests {
         let world = World::settled(EtcdCluster::test("ns", "c").replicas(1).memory("64Mi"));
         assert!(world.view.members[0].volume.is_none());
         assert!(world.view.members[0].pod.is_some());
+    }
+
+    #[test]
+    fn t36_a_claim_that_is_going_is_told_of_also_without_a_pod() {
+        for replicas in [1, 3] {
+            let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(replicas));
+            let member = world.member(0);
+            let going = Some(api::conditions::wire_time(now()));
+            member.volume.as_mut().unwrap().metadata.deletion_timestamp = going;
+            assert!(world.plan().complaint.unwrap().contains("its data goes when Pod"));
+            let member = world.member(0);
+            (member.pod, member.etcd) = (None, None);
+            if replicas == 1 {
+                world.view.etcd.membership = None;
+            }
+            let plan = world.plan();
+            assert!(!plan.actions.iter().any(|a| matches!(a, Action::CreatePod(_))), "{:?}", plan.actions);
+            let complaint = plan.complaint.unwrap();
+            assert!(complaint.contains("see what holds it"), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn t7_the_claim_of_a_member_that_is_to_leave_and_is_still_needed_is_looked_for() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.member(0).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        let leaving = world.member(1);
+        leaving.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        (leaving.pod, leaving.etcd, leaving.volume) = (None, None, None);
+        world.view.etcd.membership = None;
+        let actions = world.plan().actions;
+        assert!(matches!(&actions[..], [Action::SeekLost { .. }]), "{actions:?}");
     }
 }

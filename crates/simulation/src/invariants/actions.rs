@@ -54,11 +54,15 @@ pub fn before_action(world: &World, pass: PassFacts<'_>, action: &Action) -> Opt
     }
 }
 
-/// Rule 7: whatever is decided on a list, it is that of the cluster's own etcd.
+/// Rule 7: whatever is decided on a list, it is that of the cluster's own etcd. Before a cluster is on record, only a list
+/// that names its seed is believed.
 pub fn own_list(world: &World, view: &ClusterView) -> Option<Violation> {
     let uid = view.cluster.as_ref()?.metadata.uid.as_deref()?;
     let fact = world.ledger.clusters.get(uid).filter(|fact| !fact.status_lost)?;
     let (seen, known) = (view.etcd.membership.as_ref()?, fact.id?);
+    if view.etcd_cluster().is_none() && view.members.iter().all(|m| m.row_in(&seen.fact).is_none()) {
+        return None;
+    }
     (seen.fact.cluster_id != known).then(|| {
         let what = format!("{} believes {}, which answers for another cluster", view.name, seen.from);
         Violation::new(7, what)

@@ -344,8 +344,10 @@ fn parked(world: &World, cluster: &Value) -> Option<()> {
     let needed = has_stray_voter(world, &name, id);
     let says = condition(cluster, conditions::DEGRADED)?.0 == "True"
         || condition(cluster, conditions::PROGRESSING)?.1 == reason::DEADLINE_EXCEEDED;
+    // The only voter was wiped and began anew, and a joiner that was not on record yet has a copy of what was before.
+    let unrecorded = struck && members.iter().any(|m| m["status"]["memberID"].is_null());
     // One that was taken up is not given up before its own etcd has named the cluster, and it will not: its data are gone.
     let unnamed = |m: &Arc<Value>| m["status"]["memberID"].is_string() && m["status"]["clusterID"].is_null();
     let unconfirmed = world.ledger.inherits(&uid_of(cluster)) && members.iter().any(unnamed);
-    ((waits || estranged || needed || unconfirmed) && says).then_some(())
+    ((waits || estranged || needed || unconfirmed || unrecorded) && says).then_some(())
 }

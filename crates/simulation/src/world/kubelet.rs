@@ -417,6 +417,8 @@ impl World {
         // A member that is cut off has an old list to tell, and what has no label is not seen.
         let undisturbed = undisturbed && self.etcds.network_is_whole() && self.ledger.unlabelled.is_empty();
         let serves = |id: Option<u64>| id.is_some_and(|id| self.etcds.quorum_serves(id));
+        // Of two clusters under the same ids, one has another list to tell; it takes a person to decide.
+        let undisturbed = undisturbed && !self.etcds.formations().iter().any(|f| f.impostor);
         // A Pod that its user told to stay when its member went is theirs.
         let looked_after = self.object(ETCD_MEMBER, &name).is_some()
             && self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));
