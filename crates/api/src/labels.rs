@@ -33,6 +33,8 @@ pub mod annotation {
     pub const DATA_DIR_SUBPATH: &str = "etcd-operator.cozystack.io/data-dir-subpath";
     /// On a Pod: the UID of the EtcdMember it was made for, for the day on which its owner and the member's status are lost.
     pub const MEMBER_UID: &str = "etcd-operator.cozystack.io/member-uid";
+    /// On a Pod: its claim was made right before it, so that nothing can have been written there before.
+    pub const FIRST_START: &str = "etcd-operator.cozystack.io/first-start";
     /// On an EtcdMember that has been paused: it has data, whatever becomes of its status.
     pub const HAS_DATA: &str = "etcd-operator.cozystack.io/has-data";
     /// On a member's first Pod: the value of `--initial-cluster` at the next start of etcd.

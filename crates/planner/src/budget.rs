@@ -8,12 +8,13 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::view::{Ownership, Scene, controlled_by, owners_with, ownership};
+use crate::view::{Assessed, Ownership, Scene, controlled_by, owners_with, ownership};
 use crate::{Action, Plan};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     // A member that is to leave has its vote until it is out.
-    let voters = scene.members.iter().filter(|m| m.status.is_voter && !m.member.spec.dormant).count();
+    let votes = |m: &&Assessed<'_>| m.status.is_voter && !m.member.spec.dormant && !scene.is_out(m);
+    let voters = scene.members.iter().filter(votes).count();
     let wanted = usize::try_from(scene.target().replicas).unwrap_or(0);
     let min_available = min_available(voters, wanted);
     let name = names::budget(&scene.view.name);
@@ -77,6 +78,20 @@ fn budget(scene: &Scene<'_>, min_available: i32) -> PodDisruptionBudget {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn h28_an_object_that_is_left_of_a_member_has_no_vote() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(2));
+        let left = world.member(1);
+        left.member.metadata.deletion_timestamp = Some(api::conditions::wire_time(crate::fixtures::now()));
+        left.member.metadata.finalizers = Some(vec!["theirs".into()]);
+        (left.pod, left.etcd) = (None, None);
+        world.rows().truncate(1);
+        world.member(1).member.status.as_mut().unwrap().role = Some("leaving".into());
+        world.scale(1);
+        let budget = world.view.budget.as_ref().unwrap().spec.as_ref().unwrap();
+        assert_eq!(budget.min_available, Some(IntOrString::Int(1)));
+    }
+
     use super::*;
     use crate::fixtures::{World, estrange};
     use api::EtcdCluster;

@@ -123,6 +123,7 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
     let name = member.name();
     if !scene.is_formed() {
         if !member.has_finalizer() {
+            held_by_others(member, plan);
         } else if outdated::may_hold_data(member) {
             plan.complain(format!(
                 "member {name} was deleted, but its etcd may have served clients although the operator has never reached it; \
@@ -175,14 +176,14 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
     }
 }
 
-/// The member is out, and only its object is left. What the garbage collector waits for comes to an end by itself.
+/// Only the object of the member is left. What the garbage collector waits for comes to an end by itself.
 fn held_by_others(member: &MemberView, plan: &mut Plan) {
     let finalizers = member.member.metadata.finalizers.iter().flatten().map(String::as_str);
     let theirs: Vec<_> = finalizers.filter(|f| !["foregroundDeletion", "orphan"].contains(f)).collect();
     if !theirs.is_empty() {
         plan.complain(format!(
-            "EtcdMember {} was deleted and is out of etcd, but stays with its volume because of the finalizer {}, which is \
-             not this operator's; whoever put it there has to take it off",
+            "EtcdMember {} was deleted and is not needed any more, but stays with its volume because of the finalizer {}, which \
+             is not this operator's; whoever put it there has to take it off",
             member.name(),
             theirs.join(", ")
         ));
@@ -232,6 +233,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{World, estrange, now};
     use api::EtcdCluster;
+    use kube::ResourceExt as _;
 
     fn world(replicas: i32) -> World {
         World::settled(EtcdCluster::test("ns", "c").replicas(replicas))
@@ -302,6 +304,26 @@ mod tests {
         assert!(matches!(&actions[..], [.., Action::CreatePod(_)]), "so that it can be asked: {actions:?}");
         world.member(0).volume.as_mut().unwrap().spec.as_mut().unwrap().volume_name = None;
         assert!(lets_go(&world), "a claim that was never bound holds nothing");
+    }
+
+    #[test]
+    fn t24_a_pod_that_was_not_made_together_with_its_claim_is_not_the_first() {
+        let mut world = serving_seed();
+        world.silence_etcd();
+        delete(world.member(0));
+        let pod = world.member(0).pod.as_mut().unwrap();
+        assert!(pod.annotations().contains_key(labels::annotation::FIRST_START));
+        crate::fixtures::unready(pod);
+        pod.status.as_mut().unwrap().container_statuses = None;
+        assert!(lets_go(&world), "its first Pod has never run");
+        world.member(0).pod.as_mut().unwrap().annotations_mut().remove(labels::annotation::FIRST_START);
+        assert!(!lets_go(&world), "another one may have run before");
+        world.member(0).pod = None;
+        let made = world.plan().actions.into_iter().find_map(|a| match a {
+            Action::CreatePod(pod) => Some(pod),
+            _ => None,
+        });
+        assert!(!made.unwrap().annotations().contains_key(labels::annotation::FIRST_START));
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub enum Must {
     /// The member of this UID, which is not on record as having joined.
     NeverHaveJoined { uid: String },
     /// No Pod, or one whose etcd has never been ready.
-    NeverHaveServed,
+    NeverHaveServed { uid: String },
     /// The member of this UID, paused.
     BePaused { uid: String },
 }
@@ -189,7 +189,9 @@ impl Look {
             Must::NeverHaveJoined { uid } => {
                 this(uid).is_some_and(|m| m["status"]["memberID"].as_str().unwrap_or("").is_empty())
             }
-            Must::NeverHaveServed => one.is_none_or(|p| pod(p).is_some_and(|p| healing::never_served(&p))),
+            Must::NeverHaveServed { uid } => {
+                this(uid).and_then(pod).is_some_and(|pod| healing::never_served(&pod))
+            }
             Must::BePaused { uid } => this(uid).is_some_and(|m| m["spec"]["dormant"] == Value::Bool(true)),
         };
         if holds { Ok(()) } else { Err(Contradiction::Stale(self.what())) }
@@ -259,7 +261,7 @@ impl fmt::Display for Must {
             Self::BeEnding { .. } => "is the one that was seen, and still terminates",
             Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
             Self::NeverHaveJoined { .. } => "is the one that was seen, and has no memberID",
-            Self::NeverHaveServed => "is gone, or has never been ready",
+            Self::NeverHaveServed { .. } => "is the one that was seen, and has never been ready",
             Self::BePaused { .. } => "is the one that was seen, and is paused",
         })
     }
@@ -391,14 +393,16 @@ impl Action {
 fn looks_for_a_blank(view: &ClusterView, seed: &MemberView) -> Vec<Look> {
     let name = seed.name();
     let mut looks = vec![];
-    match seed.pod.as_ref() {
+    match &seed.pod {
+        None => looks.push(Look::named(Kind::Pod, name, not_belong_to(view, seed))),
         Some(pod) if !seed.owns(&pod.metadata) => {}
-        // What was in memory is gone with it.
-        Some(pod) if seed.is_memory() && healing::has_ended(pod) => {
+        Some(pod) => {
             let uid = pod.metadata.uid.clone().unwrap_or_default();
-            looks.push(Look::named(Kind::Pod, name, Must::HaveEnded { uid }));
+            // What was in memory is gone with it.
+            let ended = seed.is_memory() && healing::has_ended(pod);
+            let must = if ended { Must::HaveEnded { uid } } else { Must::NeverHaveServed { uid } };
+            looks.push(Look::named(Kind::Pod, name, must));
         }
-        _ => looks.push(Look::named(Kind::Pod, name, Must::NeverHaveServed)),
     }
     if seed.volume.is_none() {
         looks.push(Look::named(Kind::Claim, names::pvc(name), not_belong_to(view, seed)));
@@ -589,11 +593,7 @@ mod tests {
             metadata: ObjectMeta { owner_references: Some(its()), ..ObjectMeta::default() },
             ..PersistentVolumeClaim::default()
         };
-        let of_nobody = [
-            release(Release::NeverFormed),
-            Action::CreateMember(Box::new(member().seed())),
-            broken(Loss::Pod),
-        ];
+        let of_nobody = [Action::CreateMember(Box::new(member().seed())), broken(Loss::Pod)];
         let of_a_pod = [
             leave(Leaving::Surplus { wanted: 1 }),
             leave(Leaving::Outdated),
@@ -621,14 +621,18 @@ mod tests {
             Action::AdoptPod { name: name(), uid: String::new(), owners: its() },
             Action::AdoptVolume { name: names::pvc(MEMBER), uid: String::new(), owners: its() },
         ];
-        let mut seed = view(None);
-        seed.members[0].member.spec.bootstrap = true;
+        let mut seed = view(Some(Pod::default()));
+        let its_seed = &mut seed.members[0];
+        its_seed.member.spec.bootstrap = true;
+        its_seed.member.metadata.uid = Some("uid".to_owned());
+        let owners = crate::view::controlled_by(&its_seed.member);
+        its_seed.pod.as_mut().unwrap().metadata.owner_references = owners;
         let on = |pod: Option<Pod>| move |action| (view(pod.clone()), action);
         of_nobody
             .into_iter()
             .map(on(None))
             .chain(of_a_pod.into_iter().map(on(Some(Pod::default()))))
-            .chain([(seed, leave(Leaving::Outdated))])
+            .chain([(seed.clone(), release(Release::NeverFormed)), (seed, leave(Leaving::Outdated))])
             .collect()
     }
 

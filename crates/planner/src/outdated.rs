@@ -1,18 +1,14 @@
 //! Members that have never joined, and were made from a spec that has been corrected since. Nothing that never joined needs
 //! keeping, so they are made anew (T34): otherwise a bad image or an impossible request would outlive its correction.
 
-use api::{EtcdMemberSpec, ObservedSpec};
+use api::{EtcdMemberSpec, ObservedSpec, labels};
 use etcd::Membership;
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
 
 use crate::healing::{etcd_status, has_ended, never_served};
 use crate::view::{Assessed, MemberView, Scene};
 use crate::{Action, Leaving, Plan};
-
-/// The first Pod of a member is made in one pass with its claim.
-const FIRST: SignedDuration = SignedDuration::from_secs(60);
 
 /// Takes out one such joiner of a formed cluster. True when there is one.
 pub(crate) fn remake_joiner(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
@@ -77,24 +73,22 @@ pub(crate) fn may_hold_data(member: &MemberView) -> bool {
     held || member.serving().is_some()
 }
 
-/// Whether nothing can have been written for a member: its first Pod has never served. A Pod that came long after the claim
-/// is not the first one, and a claim without a Pod may have had one: statuses get lost, and an etcd that the operator could
-/// not reach may have served clients for days. Both times are the API server's.
+/// Whether nothing can have been written for a member: its first Pod has never served. A Pod that was not made together with
+/// the claim is not the first one, and a claim without a Pod may have had one: statuses get lost, and an etcd that the
+/// operator could not reach may have served clients for days.
 fn is_blank(member: &MemberView) -> bool {
-    let made = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|t| t.0);
-    let claim = member.volume.as_ref().map(|claim| &claim.metadata);
     if member.volume.as_ref().is_some_and(|claim| !is_bound(claim)) {
         return true;
     }
-    match (&member.pod, claim) {
+    let first = |pod: &Pod| {
+        let first = member.is_memory() || pod.annotations().contains_key(labels::annotation::FIRST_START);
+        first && member.owns(&pod.metadata) && never_served(pod)
+    };
+    match (&member.pod, &member.volume) {
         (None, None) => true,
         (None, Some(_)) => false,
-        (Some(pod), None) => member.is_memory() && member.owns(&pod.metadata) && never_served(pod),
-        (Some(pod), Some(claim)) => {
-            let together =
-                made(&pod.metadata).zip(made(claim)).is_none_or(|(p, c)| p.duration_since(c) <= FIRST);
-            member.owns(&pod.metadata) && never_served(pod) && together
-        }
+        (Some(pod), None) => member.is_memory() && first(pod),
+        (Some(pod), Some(_)) => first(pod),
     }
 }
 

@@ -115,6 +115,10 @@ fn desired(member: &Assessed<'_>, settings: &Settings, formed: bool, joined: boo
     }
     let mut notes = command::start_annotations(member, formed, joined);
     notes.insert(labels::annotation::MEMBER_UID.to_owned(), member.uid().to_owned());
+    // Only in the pass that makes its claim, and only after that was made.
+    if !member.is_memory() && member.volume.is_none() {
+        notes.insert(labels::annotation::FIRST_START.to_owned(), "true".to_owned());
+    }
     Pod {
         metadata: ObjectMeta {
             name: Some(member.name().to_owned()),

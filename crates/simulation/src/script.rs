@@ -112,6 +112,10 @@ pub enum Incident {
     DeleteMember {
         pick: Pick,
     },
+    /// Another tool puts its finalizer on a member, and does not take it off again.
+    HoldMember {
+        pick: Pick,
+    },
     /// With its Pod and its claim left behind.
     OrphanMember {
         pick: Pick,
@@ -223,6 +227,11 @@ pub enum Incident {
     NodeLost {
         node: Pick,
     },
+    /// The operator can not reach the etcd of a cluster, and its clients can: a NetworkPolicy.
+    Shut {
+        cluster: Pick,
+        lasts: Millis,
+    },
     /// The link between two nodes only.
     LinkCut {
         a: Pick,
@@ -318,7 +327,10 @@ impl Script {
         let temper = Temper::draw(&mut rng);
         let clusters = wishes(&mut rng);
         let calm_at = rng.random_range(60..=360) * SECOND;
-        let incidents = incidents(&mut rng, &temper, calm_at);
+        let mut incidents = incidents(&mut rng, &temper, calm_at);
+        // From a stream of its own, so that what was drawn before stays.
+        incidents.extend(walls(&mut StdRng::seed_from_u64(seed ^ 0xba44_1e45), calm_at));
+        incidents.sort_by_key(|t| t.at);
         Self { seed, temper, clusters, incidents, calm_at }
     }
 
@@ -419,6 +431,37 @@ fn incidents(rng: &mut StdRng, temper: &Temper, calm_at: Millis) -> Vec<Timed> {
     incidents.retain(|t| t.at < calm_at);
     incidents.sort_by_key(|t| t.at);
     incidents
+}
+
+/// Policies and tools of others: rare, but they stay for long.
+fn walls(rng: &mut StdRng, calm_at: Millis) -> Vec<Timed> {
+    let mut walls = vec![];
+    let pick = rng.random_range(0..60);
+    if rng.random_bool(0.1) {
+        // Half of them were there before the cluster.
+        let at = if rng.random_bool(0.5) { 0 } else { rng.random_range(0..calm_at) };
+        let lasts = rng.random_range(10_000..calm_at);
+        walls.push(Timed { at, incident: Incident::Shut { cluster: pick, lasts } });
+        let during = at + rng.random_range(5000..60_000);
+        let along = match rng.random_range(0..4) {
+            0 => Incident::DeletePod { pick, force: false },
+            1 => Incident::Scale { cluster: pick, replicas: one_of(rng, &[0, 1, 3]) },
+            _ => Incident::DeleteMember { pick },
+        };
+        walls.push(Timed { at: during, incident: along });
+    }
+    if rng.random_bool(0.08) {
+        let at = rng.random_range(5000..calm_at);
+        walls.push(Timed { at, incident: Incident::HoldMember { pick } });
+        let after = at + rng.random_range(0..30_000);
+        let goes = match rng.random_range(0..3) {
+            0 => Incident::Scale { cluster: pick, replicas: one_of(rng, &[0, 1]) },
+            _ => Incident::DeleteMember { pick },
+        };
+        walls.push(Timed { at: after, incident: goes });
+    }
+    walls.retain(|t| t.at < calm_at);
+    walls
 }
 
 impl Incident {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use api::conditions::{self, reason};
-use api::{labels, names};
+use api::labels::{self, annotation};
+use api::names;
 use serde_json::{Value, json};
 
 use super::{Violation, condition};
@@ -125,16 +126,26 @@ fn is_ownerless(object: &Value) -> bool {
 fn is_littered(world: &World, cluster: &str) -> bool {
     let unowned =
         |o: &Arc<Value>, member: &str| is_ownerless(o) && world.object(ETCD_MEMBER, member).is_none();
-    belongings(world, POD, cluster).iter().any(|p| unowned(p, &name_of(p)))
+    belongings(world, ETCD_MEMBER, cluster).iter().any(|m| is_held(m))
+        || belongings(world, POD, cluster).iter().any(|p| unowned(p, &name_of(p)))
         || belongings(world, CLAIM, cluster)
             .iter()
             .any(|c| name_of(c).strip_prefix("data-").is_some_and(|member| unowned(c, member)))
 }
 
+/// Whether somebody else's finalizer is all that keeps a member.
+fn is_held(member: &Value) -> bool {
+    let finalizers = member["metadata"]["finalizers"].as_array();
+    member["metadata"]["deletionTimestamp"].is_string()
+        && finalizers.is_some_and(|f| f.iter().all(|f| f == crate::world::incidents::HOLD))
+}
+
 /// Pods of a cluster, without those whose member a user deleted and told them to stay.
 fn own_pods(world: &World, cluster: &str) -> Vec<Arc<Value>> {
     let mut pods = belongings(world, POD, cluster);
-    pods.retain(|p| !is_ownerless(p) || world.object(ETCD_MEMBER, &name_of(p)).is_some());
+    let member = |p: &Value| world.object(ETCD_MEMBER, &name_of(p));
+    pods.retain(|p| !is_ownerless(p) || member(p).is_some());
+    pods.retain(|p| !member(p).is_some_and(|m| is_held(&m)));
     pods
 }
 
@@ -166,7 +177,8 @@ fn running(world: &World, name: &str, cluster: &Value, wanted: usize) -> Result<
     {
         return Err(format!("{name}: the latest spec was not taken up"));
     }
-    let members = belongings(world, ETCD_MEMBER, name);
+    let mut members = belongings(world, ETCD_MEMBER, name);
+    members.retain(|m| !is_held(m));
     let leaving = members.iter().any(|m| m["metadata"]["deletionTimestamp"].is_string());
     if members.len() != wanted || leaving {
         return Err(format!("{name} has {} members instead of {wanted}", members.len()));
@@ -288,16 +300,14 @@ fn parked(world: &World, cluster: &Value) -> Option<()> {
         // A seed whose Pod is not its first may have served, and is not made anew from a corrected spec.
         let late = |c: &Arc<Value>| {
             let pod = name_of(c).strip_prefix("data-").and_then(|member| world.object(POD, member));
-            let made = |o: &Value| {
-                o["metadata"]["creationTimestamp"].as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok())
-            };
-            let apart =
-                |pod: &Value| Some(made(pod)?.duration_since(made(c)?) > jiff::SignedDuration::from_secs(60));
-            pod.is_none_or(|pod| apart(&pod).unwrap_or(false))
+            let first = |pod: &Value| !pod["metadata"]["annotations"][annotation::FIRST_START].is_null();
+            pod.is_none_or(|pod| !first(&pod))
         };
         let not_first = belongings(world, CLAIM, &name_of(cluster)).iter().any(late);
+        // Or its name is taken by what somebody else's finalizer keeps.
+        let held = members.iter().any(|m| is_held(m));
         // Or its status was emptied, and the volumes of those who had joined are gone.
-        return (lost || disowned || not_first || struck || world.disks.values().any(|d| d.spoilt))
+        return (lost || disowned || not_first || held || struck || world.disks.values().any(|d| d.spoilt))
             .then_some(());
     }
     let known = world.etcd_cluster(&uid_of(cluster));
@@ -336,7 +346,7 @@ fn parked(world: &World, cluster: &Value) -> Option<()> {
     let unknown = |p: &Arc<Value>| {
         let recorded = world.object(ETCD_MEMBER, &name_of(p)).map(|m| m["status"]["podUID"].clone());
         is_ownerless(p)
-            && p["metadata"]["annotations"][labels::annotation::MEMBER_UID].is_null()
+            && p["metadata"]["annotations"][annotation::MEMBER_UID].is_null()
             && recorded.is_some_and(|uid| uid != p["metadata"]["uid"])
     };
     let estranged = belongings(world, POD, &name).iter().any(unknown)

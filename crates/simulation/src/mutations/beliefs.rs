@@ -101,7 +101,24 @@ pub(super) fn nothing_without_status(view: &mut ClusterView) {
 /// Members that serve and are not on the list are taken for silent, so that nothing speaks against the list.
 pub(super) fn only_the_list(view: &mut ClusterView) {
     let Some(list) = view.etcd.membership.as_ref().map(|seen| seen.fact.clone()) else { return };
-    for member in view.members.iter_mut().filter(|m| m.row_in(&list).is_none()) {
-        member.etcd = None;
+    for member in &mut view.members {
+        member.seen.regressed = false;
+        if member.row_in(&list).is_none() {
+            member.etcd = None;
+            // And nobody is missed.
+            if let Some(status) = &mut member.member.status {
+                (status.role, status.is_voter) = (Some("leaving".to_owned()), false);
+            }
+        }
+    }
+}
+
+/// Whatever is on its way out is taken for kept by the operator itself.
+pub(super) fn held_by_us(view: &mut ClusterView) {
+    for member in view.members.iter_mut().filter(|m| m.is_deleting()) {
+        let finalizers = member.member.metadata.finalizers.get_or_insert_default();
+        if !finalizers.iter().any(|f| f == api::labels::FINALIZER) {
+            finalizers.push(api::labels::FINALIZER.to_owned());
+        }
     }
 }

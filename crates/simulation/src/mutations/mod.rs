@@ -110,7 +110,7 @@ impl Mutation {
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 39] = [
+    static ALL: [Mutation; 41] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum)
             .blindly(),
@@ -212,6 +212,15 @@ pub fn all() -> &'static [Mutation] {
         Mutation::new("sweeps-all-namespaces", "T30: the listing of one namespace empties the others")
             .sweeping()
             .by_seeds_alone(),
+        Mutation::new("lets-an-unreached-seed-go", "what the operator has never reached has nothing to keep")
+            .planning(plans::lets_an_unreached_seed_go)
+            .by_seeds_alone(),
+        Mutation::new(
+            "waits-for-a-held-object",
+            "a member that somebody else's finalizer keeps is waited for",
+        )
+        .believing(beliefs::held_by_us)
+        .by_seeds_alone(),
         Mutation::new("votes-before-the-record", "T7: who serves gets its vote at once")
             .planning(plans::votes_before_the_record)
             .by_seeds_alone(),

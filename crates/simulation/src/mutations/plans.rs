@@ -240,3 +240,12 @@ pub(super) fn votes_before_the_record(view: &ClusterView, plan: &mut Plan) {
         }
     }
 }
+
+/// A seed that its user deleted goes, whatever it may have been given to keep.
+pub(super) fn lets_an_unreached_seed_go(view: &ClusterView, plan: &mut Plan) {
+    if view.living_cluster().is_none() || view.etcd_cluster().is_some() {
+        return;
+    }
+    let unknown = |m: &&MemberView| m.is_deleting() && m.member.spec.bootstrap && !m.has_joined();
+    plan.actions.extend(view.members.iter().filter(unknown).map(release));
+}

@@ -22,6 +22,8 @@ pub struct Control {
     undone: Vec<(Kind, Value)>,
     pub fails_pods_until: Millis,
     pub no_room_until: Millis,
+    /// Clusters whose etcd the operator can not reach, and until when.
+    pub shut: Vec<(String, Millis)>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,9 @@ pub enum Admission {
 impl Control {
     /// Whether anything is refused or undone now.
     pub fn is_disturbed(&self, now: Millis) -> bool {
-        self.refusals.iter().any(|r| now < r.until) || self.reverts.iter().any(|r| now < r.until)
+        self.refusals.iter().any(|r| now < r.until)
+            || self.reverts.iter().any(|r| now < r.until)
+            || self.shut.iter().any(|(_, until)| now < *until)
     }
 
     /// Whether this is refused now, for anybody.

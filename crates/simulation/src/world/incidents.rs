@@ -10,6 +10,9 @@ use crate::apiserver::Sub;
 use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
 use crate::script::{Edit, Incident, Propagation, SECOND};
 
+/// Somebody else's finalizer.
+pub(crate) const HOLD: &str = "tool.example/hold";
+
 /// More than any node has.
 pub(super) const TOO_MUCH: &str = "640";
 
@@ -111,6 +114,11 @@ impl World {
             Incident::NodeCut { node } => self.node_cut(node),
             Incident::NodeReturns { node } | Incident::NodeHeals { node } => self.node_returns(node),
             Incident::NodeLost { node } => self.node_lost(node),
+            Incident::Shut { cluster, lasts } => {
+                let name = self.script.clusters[cluster % self.script.clusters.len()].name.clone();
+                self.control.shut.push((name, self.now + lasts));
+            }
+            Incident::HoldMember { pick } => self.hold_member(pick),
             Incident::LinkCut { a, b } => self.link_cut(a, b),
             Incident::WipeDisk { pick } => self.spoil(pick, Self::wipe),
             Incident::CorruptDisk { pick } => self.spoil(pick, Self::corrupt),
@@ -271,6 +279,33 @@ impl World {
         self.delete_object(ETCD_MEMBER, &name, None, Some(Orphans::Background), false);
         if strip {
             self.patch_object(ETCD_MEMBER, &name, &json!({ "metadata": { "finalizers": null } }));
+        }
+    }
+
+    fn hold_member(&mut self, pick: usize) {
+        let Some(name) = self.picked(ETCD_MEMBER, pick) else { return };
+        let Some(member) = self.object(ETCD_MEMBER, &name) else { return };
+        if member["metadata"]["deletionTimestamp"].is_string() {
+            return;
+        }
+        let mut finalizers = member["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.push(json!(HOLD));
+        self.patch_object(ETCD_MEMBER, &name, &json!({ "metadata": { "finalizers": finalizers } }));
+    }
+
+    /// The tool lets go of what is left of clusters that are gone.
+    pub(super) fn let_go(&mut self) {
+        let clusters = self.objects(ETCD_CLUSTER);
+        let living = clusters.iter().filter(|c| c["metadata"]["deletionTimestamp"].is_null());
+        let living: Vec<String> = living.map(|c| uid_of(c)).collect();
+        for member in self.objects(ETCD_MEMBER) {
+            let owner = member["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default();
+            let finalizers = member["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+            if finalizers.contains(&json!(HOLD)) && !living.iter().any(|uid| uid == owner) {
+                let others: Vec<_> = finalizers.into_iter().filter(|f| f != HOLD).collect();
+                let patch = json!({ "metadata": { "finalizers": others } });
+                self.patch_object(ETCD_MEMBER, &name_of(&member), &patch);
+            }
         }
     }
 

@@ -254,8 +254,9 @@ impl World {
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
         for (kept, before) in clusters.iter().zip(before) {
             let id = kept.id;
-            // Before anybody knew that a cluster had formed, a seed may be taken back.
-            let known = self.ledger.clusters.values().any(|c| c.id == Some(id));
+            // Before anybody knew that a cluster had formed, and anybody wrote to it, a seed may be taken back.
+            let known = self.ledger.clusters.values().any(|c| c.id == Some(id))
+                || self.etcds.acknowledged(id).is_some_and(|keys| !keys.is_empty());
             // Both records were emptied before its etcd was heard again, or all its data had been deleted: nothing tells
             // that it ever joined.
             let emptied = self.ledger.clusters.get(&kept.uid).is_some_and(|c| c.status_lost);

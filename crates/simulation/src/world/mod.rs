@@ -5,7 +5,7 @@
 pub mod agenda;
 mod clients;
 pub mod control;
-mod incidents;
+pub(crate) mod incidents;
 pub mod kubelet;
 pub mod ledger;
 mod nodes;
@@ -257,6 +257,7 @@ impl World {
         self.relabel_all();
         self.ask_for_less();
         self.make_room();
+        self.let_go();
         self.orders.push_back(Order::Calm);
     }
 
@@ -282,8 +283,10 @@ impl World {
         let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
         // Whoever had it before does not matter.
         let has = |p: &&PodRun| p.ip.as_deref() == Some(ip) && p.stage != kubelet::Stage::Ended;
-        let on = self.pods.values().filter(has).filter_map(|p| p.node);
-        on.into_iter().all(|node| self.nodes[node].is_reachable())
+        let shut =
+            |p: &PodRun| self.control.shut.iter().any(|(c, until)| *c == p.cluster && self.now < *until);
+        let mut behind = self.pods.values().filter(has);
+        behind.all(|p| !shut(p) && p.node.is_none_or(|node| self.nodes[node].is_reachable()))
     }
 
     /// What becomes of the operator's next call.
