@@ -539,6 +539,20 @@ mod tests {
     }
 
     #[test]
+    fn t28_a_voter_that_follows_another_leader_does_not_count() {
+        for leader in [0, 99] {
+            let mut world = world(3);
+            delete(world.member(0));
+            if let Some(Ok(status)) = &mut world.member(2).etcd {
+                (status.leader, status.raft_term) = (leader, 2);
+            }
+            let plan = world.plan();
+            assert_eq!(plan.actions, []);
+            assert!(plan.complaint.unwrap().contains("only 1 of the 2 other voters answer"));
+        }
+    }
+
+    #[test]
     fn a_voter_is_not_removed_when_the_others_would_lose_their_quorum() {
         let mut world = world(3);
         delete(world.member(0));
