@@ -12,6 +12,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
 use planner::{ClusterView, Kind, MemberView, Seen, Settings, Stray};
 
 use crate::ambient::Ambient;
@@ -146,8 +147,8 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
     let stray = |kind, metadata: &ObjectMeta| Stray {
         kind,
         name: metadata.name.clone().unwrap_or_default(),
-        // The garbage collector takes along what had an owner.
-        leaving: metadata.deletion_timestamp.is_some() || planner::controller_uid(metadata).is_some(),
+        // The garbage collector takes along what a member had.
+        leaving: metadata.deletion_timestamp.is_some() || is_members(metadata),
     };
     let pods = entry.pods.values().map(|p| stray(Kind::Pod, &p.metadata));
     let claims = entry.volumes.values().map(|v| stray(Kind::Claim, &v.metadata));
@@ -164,6 +165,12 @@ pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> Cl
         entropy,
         ..ClusterView::default()
     }
+}
+
+/// Whether an EtcdMember controls it.
+fn is_members(metadata: &ObjectMeta) -> bool {
+    let owners = metadata.owner_references.iter().flatten();
+    owners.into_iter().any(|owner| owner.controller == Some(true) && owner.kind == EtcdMember::kind(&()))
 }
 
 /// Where a member can be asked, if it has a Pod with an address. What we know of the Pod may be old and the address
@@ -190,7 +197,6 @@ mod tests {
     use async_trait::async_trait;
     use etcd::Error;
     use k8s_openapi::api::core::v1::PodStatus;
-    use kube::Resource as _;
 
     use super::*;
     use crate::ambient::Real;
@@ -295,6 +301,22 @@ mod tests {
         observer.ask_etcd(&mut view).await;
         let asked = etcd.asked.lock().unwrap().clone();
         (view, asked)
+    }
+
+    #[test]
+    fn what_somebody_elses_controller_keeps_is_not_about_to_go() {
+        let pod = |kind: &str| {
+            let mut pod = member("a").pod.unwrap_or_default();
+            pod.metadata.owner_references.as_mut().unwrap()[0].kind = kind.to_owned();
+            pod
+        };
+        let leaving = |kind: &str| {
+            let key = Key { namespace: "ns".into(), name: "c".into() };
+            let entry = Entry { pods: [("x".to_owned(), pod(kind))].into(), ..Entry::default() };
+            view(&key, entry, Settings::default(), 0).strays[0].leaving
+        };
+        assert!(leaving("EtcdMember"));
+        assert!(!leaving("ReplicaSet"));
     }
 
     fn leaving(name: &str) -> MemberView {

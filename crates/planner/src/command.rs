@@ -140,6 +140,12 @@ pub(crate) fn is_settled(pod: &Pod) -> bool {
     command.is_some_and(|flags| flags.iter().any(|flag| flag == "--initial-cluster-state=existing"))
 }
 
+/// Whether another operator made this Pod: ours tell etcd through annotations how to start.
+pub(crate) fn is_anothers(pod: &Pod) -> bool {
+    !pod.annotations().contains_key(annotation::INITIAL_CLUSTER_STATE)
+        && !pod.annotations().contains_key(annotation::MEMBER_UID)
+}
+
 /// Whether etcd forms a cluster at every start of this Pod that finds no data, and nobody can tell it otherwise: so the Go
 /// operator makes its seeds.
 pub(crate) fn is_fixed_to_form(pod: &Pod) -> bool {

@@ -298,6 +298,13 @@ mod tests {
         delete(world.member(0));
         assert!(!lets_go(&world));
         assert!(world.plan().complaint.unwrap().contains("its data is kept"));
+        let mut unwanted = world.clone();
+        unwanted.aim_at(0);
+        assert_ne!(
+            unwanted.condition(conditions::AVAILABLE),
+            "False/Paused",
+            "something may have been written"
+        );
         world.member(0).etcd = None;
         world.member(0).pod = None;
         let actions = world.plan().actions;

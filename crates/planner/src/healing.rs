@@ -163,10 +163,11 @@ pub(crate) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
 }
 
 /// Whether the etcd in a Pod can not have been given anything to keep: it has never run, or never been ready since the
-/// Pod was made, so that no client was led to it. Both times are the kubelet's own.
+/// Pod was made, so that no client was led to it. Both times are the kubelet's own. A kubelet that turns a Pod away after a
+/// restart forgets what has run in it, so one that has ended proves nothing.
 pub(crate) fn never_served(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return true };
-    let never_ran = etcd_status(pod).is_none_or(|c| {
+    let never_ran = etcd_status(pod).map_or(!has_ended(pod), |c| {
         let state = c.state.as_ref();
         c.restart_count == 0
             && c.last_state.as_ref().is_none_or(|s| s.terminated.is_none())
@@ -366,6 +367,10 @@ mod tests {
         };
         assert!(never_served(&Pod::default()), "not even looked at by a kubelet");
         assert!(never_served(&pod(0, None, None, (false, 99))), "never ran");
+        let mut turned_away = Pod { status: Some(PodStatus::default()), ..Pod::default() };
+        assert!(never_served(&turned_away), "nothing is known of it yet");
+        turned_away.status.as_mut().unwrap().phase = Some("Failed".into());
+        assert!(!never_served(&turned_away), "it may have run before its node was restarted");
         assert!(!never_served(&pod(0, Some(running()), None, (false, 99))), "runs, and was ready once");
         assert!(!never_served(&pod(0, Some(running()), None, (false, 10))), "runs, and may be ready soon");
         assert!(!never_served(&pod(0, Some(ended()), None, (false, 99))), "was ready once");

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::healing::{self, broken};
 use crate::view::{Assessed, Scene};
-use crate::{Loss, Plan, alarms, cause, pause};
+use crate::{Loss, Plan, alarms, cause, outdated, pause};
 
 /// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
 const CONFIRMATION_LIFETIME: SignedDuration = SignedDuration::from_secs(5);
@@ -58,8 +58,11 @@ pub fn unreadable(cluster: &EtcdCluster, object: &str, now: Timestamp) -> EtcdCl
 /// What has formed sleeps only in somebody who has its data, or is about to.
 fn is_asleep(scene: &Scene<'_>) -> bool {
     let sleeps = |m: &Assessed<'_>| m.member.spec.dormant;
-    let can_leave = !scene.is_formed() || scene.membership().is_some();
-    let leaves = |m: &Assessed<'_>| m.is_deleting() && (can_leave || (m.is_let_go() && m.pod.is_none()));
+    let can_leave = |m: &Assessed<'_>| match scene.is_formed() {
+        true => scene.membership().is_some(),
+        false => !outdated::may_hold_data(m),
+    };
+    let leaves = |m: &Assessed<'_>| m.is_deleting() && (can_leave(m) || (m.is_let_go() && m.pod.is_none()));
     scene.members.iter().all(|m| sleeps(m) || m.is_unused() || leaves(m))
         && (!scene.is_formed() || scene.members.iter().any(|m| sleeps(m) || m.is_deleting()))
 }

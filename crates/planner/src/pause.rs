@@ -6,7 +6,7 @@ use api::names;
 use etcd::Membership;
 
 use crate::view::{Assessed, Scene};
-use crate::{Action, Ending, Plan};
+use crate::{Action, Ending, Loss, Plan};
 
 /// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do. Neither step changes what
 /// any volume holds, so neither needs an answer from etcd; but if etcd answers, it must know of nobody else (T29).
@@ -40,6 +40,10 @@ pub(crate) fn end_pods(scene: &Scene<'_>, plan: &mut Plan) {
     }
     for member in scene.members.iter().filter(|m| m.member.spec.dormant) {
         end_pod(member, plan);
+        // It may only be out of sight.
+        if !member.is_memory() && member.volume.is_none() {
+            plan.act(Action::SeekLost { name: member.name().to_owned(), loss: Loss::Volume });
+        }
     }
 }
 
@@ -269,6 +273,8 @@ mod tests {
             assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
             assert_eq!(world.condition(conditions::DEGRADED), "True/Blocked");
             assert!(message(&world).contains(says), "{}", message(&world));
+            let sought = world.plan().actions.iter().any(|a| matches!(a, Action::SeekLost { .. }));
+            assert_eq!(sought, says == "is not there", "it may have lost its label");
         }
     }
 

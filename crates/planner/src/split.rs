@@ -5,8 +5,8 @@ use api::conditions;
 use etcd::Status;
 use jiff::SignedDuration;
 
-use crate::ClusterView;
 use crate::view::MemberView;
+use crate::{ClusterView, command};
 
 /// How long two members may both say that they lead. The old leader of a cluster that has elected another one steps down
 /// within an election timeout, because it hears of no quorum.
@@ -23,8 +23,7 @@ pub(crate) fn find(view: &ClusterView, members: &[&MemberView]) -> Option<String
     unlisted(view, &serving)
         .or_else(|| forgotten(view, members))
         .or_else(|| bereft(view, members))
-        .or_else(|| begun_anew(members))
-        .or_else(|| two_leaders(&serving))
+        .or_else(|| begun_anew(view, members))
         .or_else(|| disputed(view, &serving))
 }
 
@@ -62,7 +61,7 @@ fn unsettled(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
             "members contradicted each other, and nobody has given a list of all of them since".to_owned(),
         );
     }
-    let following = |m: &&&MemberView| m.serving().is_some_and(|s| s.leader != 0);
+    let following = |m: &&&MemberView| m.serving().is_some_and(|s| s.leader != 0) && !is_given_up(view, m);
     let mut following = members.iter().filter(following);
     let first = following.next()?;
     let leader = |m: &MemberView| m.serving().map(|s| s.leader);
@@ -90,19 +89,52 @@ fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
 fn bereft(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     let seen = view.etcd.membership.as_ref()?;
     let [_] = seen.fact.members.as_slice() else { return None };
-    let missing =
-        members.iter().find(|m| m.has_joined() && m.row_in(&seen.fact).is_none() && !m.is_told_to_leave())?;
+    let speaker = view.members.iter().find(|m| m.name() == seen.from)?;
+    // Another operator may have taken somebody out before it handed over, and did not write that down.
+    let inherited = speaker.pod.as_ref().is_some_and(command::is_anothers) && !speaker.may_turn_impostor();
+    let missing = |m: &&&MemberView| {
+        let out = m.is_told_to_leave() || (m.is_deleting() && inherited);
+        m.has_joined() && m.row_in(&seen.fact).is_none() && !out
+    };
+    let missing = members.iter().find(missing)?;
     Some(format!("{} is alone on its list, and nobody has taken {} out", seen.from, missing.name()))
 }
 
 /// A seed that begins anew whenever it has lost its data has done so, as far as this process remembers.
-fn begun_anew(members: &[&MemberView]) -> Option<String> {
-    let member = members.iter().find(|m| m.may_turn_impostor() && m.seen.regressed)?;
+fn begun_anew(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
+    let anew = |m: &&&MemberView| m.may_turn_impostor() && m.seen.regressed && !is_given_up(view, m);
+    let member = members.iter().find(anew)?;
     Some(format!("member {} has less than it had before, and has begun anew without its data", member.name()))
 }
 
-/// Two leaders in one term, which raft rules out within one cluster.
-fn two_leaders(serving: &[(&MemberView, &Status)]) -> Option<String> {
+/// Whether its user has deleted a member, and others have it on their list: then it leaves by their vote, whatever it says.
+fn is_given_up(view: &ClusterView, member: &MemberView) -> bool {
+    let others = |seen: &&crate::Seen<etcd::Membership>| seen.from != member.name();
+    let list = view.etcd.membership.as_ref().filter(others);
+    member.is_deleting() && list.is_some_and(|seen| member.row_in(&seen.fact).is_some())
+}
+
+/// What only two clusters can say, for longer than an election takes: two that lead, or different leaders in one term. What
+/// etcd calls its term is that of the last entry it has applied, so that right after an election both can be true of one.
+fn disputed(view: &ClusterView, serving: &[(&MemberView, &Status)]) -> Option<String> {
+    view.etcd.disputed_for.filter(|lasts| *lasts > DISPUTE)?;
+    contradiction(serving)
+}
+
+/// Whether members contradict each other about who leads.
+pub(crate) fn is_disputed(view: &ClusterView) -> bool {
+    let serving = view.members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((m, m.serving()?)));
+    contradiction(&serving.collect::<Vec<_>>()).is_some()
+}
+
+fn contradiction(serving: &[(&MemberView, &Status)]) -> Option<String> {
+    let leads = |(m, s): &(&MemberView, &Status)| {
+        (s.leader != 0 && s.leader == s.member_id).then(|| m.name().to_owned())
+    };
+    let leaders: Vec<_> = serving.iter().filter_map(leads).collect();
+    if leaders.len() > 1 {
+        return Some(format!("members {} all say that they lead", leaders.join(" and ")));
+    }
     let led: Vec<_> = serving.iter().filter(|(_, s)| s.leader != 0).collect();
     led.iter().enumerate().find_map(|(index, (one, a))| {
         let (other, b) =
@@ -113,25 +145,6 @@ fn two_leaders(serving: &[(&MemberView, &Status)]) -> Option<String> {
             a.leader, b.leader
         ))
     })
-}
-
-/// Two that lead, for longer than an election takes.
-fn disputed(view: &ClusterView, serving: &[(&MemberView, &Status)]) -> Option<String> {
-    view.etcd.disputed_for.filter(|lasts| *lasts > DISPUTE)?;
-    let leaders: Vec<_> = leaders(serving.iter().copied()).map(MemberView::name).collect();
-    (leaders.len() > 1).then(|| format!("members {} all say that they lead", leaders.join(" and ")))
-}
-
-/// Whether more than one member says that it leads.
-pub(crate) fn is_disputed(view: &ClusterView) -> bool {
-    let serving = view.members.iter().filter(|m| !m.is_deleting()).filter_map(|m| Some((m, m.serving()?)));
-    leaders(serving).count() > 1
-}
-
-fn leaders<'a>(
-    serving: impl Iterator<Item = (&'a MemberView, &'a Status)>,
-) -> impl Iterator<Item = &'a MemberView> {
-    serving.filter(|(_, s)| s.leader != 0 && s.leader == s.member_id).map(|(member, _)| member)
 }
 
 #[cfg(test)]
@@ -237,5 +250,54 @@ mod tests {
         assert_eq!(look(&mut world), "False/MembersDisagree", "it has grown since, and is no better for it");
         world.member(0).pod.as_mut().unwrap().metadata.uid = Some("another".into());
         assert_eq!(look(&mut world), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn t28_who_has_begun_anew_leaves_when_its_user_deletes_it_and_the_others_list_it() {
+        for regressed in [true, false] {
+            let mut world = World::settled(EtcdCluster::test("ns", "c"));
+            fix_flags(world.member(0));
+            let other = world.view.members[1].name().to_owned();
+            world.view.etcd.membership.as_mut().unwrap().from = other;
+            world.member(0).seen.regressed = true;
+            world.pass();
+            assert_eq!(world.condition(conditions::AVAILABLE), "False/MembersDisagree");
+            // Another operator process does not remember.
+            world.member(0).seen.regressed = regressed;
+            if let Some(Ok(status)) = &mut world.member(0).etcd {
+                (status.leader, status.raft_term) = (status.member_id, 2);
+            }
+            delete(world.member(0));
+            world.pass();
+            let actions = world.plan().actions;
+            assert!(actions.iter().any(|a| matches!(a, Action::RemoveFromEtcd { .. })), "{actions:?}");
+        }
+    }
+
+    #[test]
+    fn t28_a_leader_that_has_just_been_elected_is_no_second_cluster() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        if let Some(Ok(status)) = &mut world.member(2).etcd {
+            status.leader = status.member_id;
+        }
+        assert!(is_disputed(&world.view), "the term is that of the last entry applied");
+        assert_eq!(world.condition(conditions::AVAILABLE), "True/QuorumHealthy");
+        world.view.etcd.disputed_for = Some(SignedDuration::from_secs(11));
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/MembersDisagree");
+    }
+
+    #[test]
+    fn t28_a_removal_that_another_operator_left_half_done_is_finished() {
+        let mut world = disagreeing();
+        silence(world.member(1));
+        delete(world.member(1));
+        assert!(!released(&world), "our own would be on record");
+        fix_flags(world.member(0));
+        assert!(!released(&world), "a seed of another's may have begun anew");
+        let pod = world.member(0).pod.as_mut().unwrap();
+        let flags = pod.spec.as_mut().unwrap().containers[0].command.as_mut().unwrap();
+        flags.retain(|flag| flag != "--initial-cluster-state=new");
+        flags.push("--initial-cluster-state=existing".into());
+        assert!(released(&world), "a joiner of another's can not");
     }
 }

@@ -301,7 +301,7 @@ fn parked(world: &World, cluster: &Value) -> Option<()> {
         let late = |c: &Arc<Value>| {
             let pod = name_of(c).strip_prefix("data-").and_then(|member| world.object(POD, member));
             let first = |pod: &Value| !pod["metadata"]["annotations"][annotation::FIRST_START].is_null();
-            pod.is_none_or(|pod| !first(&pod))
+            pod.is_none_or(|pod| !first(&pod) || pod["status"]["phase"] == "Failed")
         };
         let not_first = belongings(world, CLAIM, &name_of(cluster)).iter().any(late);
         // Or its name is taken by what somebody else's finalizer keeps.

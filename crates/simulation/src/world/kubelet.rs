@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::agenda::{Event, PodEvent};
 use super::{World, namespace};
 use crate::Millis;
-use crate::apiserver::kind::{CLAIM, ETCD_MEMBER, POD};
+use crate::apiserver::kind::{CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD};
 use crate::etcd::{DiskId, Flags, ProcessId};
 use crate::invariants::Violation;
 use crate::script::{MINUTE, SECOND};
@@ -418,7 +418,11 @@ impl World {
         let undisturbed = undisturbed && self.etcds.network_is_whole() && self.ledger.unlabelled.is_empty();
         let serves = |id: Option<u64>| id.is_some_and(|id| self.etcds.quorum_serves(id));
         // Of two clusters under the same ids, one has another list to tell; it takes a person to decide.
-        let undisturbed = undisturbed && !self.etcds.formations().iter().any(|f| f.impostor);
+        let disagree = self.object(ETCD_CLUSTER, &cluster).is_some_and(|c| {
+            crate::invariants::condition(&c, api::conditions::AVAILABLE)
+                .is_some_and(|(_, reason)| reason == api::conditions::reason::MEMBERS_DISAGREE)
+        });
+        let undisturbed = undisturbed && !disagree && !self.etcds.formations().iter().any(|f| f.impostor);
         // A Pod that its user told to stay when its member went is theirs.
         let looked_after = self.object(ETCD_MEMBER, &name).is_some()
             && self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));

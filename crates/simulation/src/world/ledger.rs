@@ -252,11 +252,16 @@ impl World {
         let user_deleted = member.is_some_and(|m| m.user_deleted);
         let unattended = member.is_some_and(|m| m.unattended);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
+        // A Pod that a user told to stay when its seed went, before it had started, forms a cluster of theirs.
+        let pod =
+            claim.strip_prefix("data-").and_then(|member| self.object(crate::apiserver::kind::POD, member));
+        let theirs =
+            pod.is_some_and(|pod| pod["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty));
         for (kept, before) in clusters.iter().zip(before) {
             let id = kept.id;
             // Before anybody knew that a cluster had formed, and anybody wrote to it, a seed may be taken back.
             let known = self.ledger.clusters.values().any(|c| c.id == Some(id))
-                || self.etcds.acknowledged(id).is_some_and(|keys| !keys.is_empty());
+                || (self.etcds.acknowledged(id).is_some_and(|keys| !keys.is_empty()) && !theirs);
             // Both records were emptied before its etcd was heard again, or all its data had been deleted: nothing tells
             // that it ever joined.
             let emptied = self.ledger.clusters.get(&kept.uid).is_some_and(|c| c.status_lost);
