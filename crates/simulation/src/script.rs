@@ -460,6 +460,17 @@ fn walls(rng: &mut StdRng, calm_at: Millis) -> Vec<Timed> {
         };
         walls.push(Timed { at: after, incident: goes });
     }
+    // A quota that stands for minutes: nobody can be added, and somebody else needs a Pod meanwhile.
+    if rng.random_bool(0.04) {
+        let at = rng.random_range(10_000..calm_at);
+        let refuse = Incident::Refuse { kind: 3, verb: Verb::Create, only: None, lasts: 4 * MINUTE };
+        let along = [
+            (0, refuse),
+            (1000, Incident::Scale { cluster: pick, replicas: 5 }),
+            (rng.random_range(5000..30_000), Incident::DeletePod { pick, force: false }),
+        ];
+        walls.extend(along.map(|(after, incident)| Timed { at: at + after, incident }));
+    }
     walls.retain(|t| t.at < calm_at);
     walls
 }

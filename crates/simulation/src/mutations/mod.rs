@@ -32,7 +32,7 @@ pub struct Mutation {
     pub records_unseen: bool,
     /// Takes no live look before it acts.
     pub blind: bool,
-    /// Ends a pass at the first step that fails.
+    /// Ends a pass at the first step that fails, or is not tried again yet.
     pub stops: bool,
 }
 

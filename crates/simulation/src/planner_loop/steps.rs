@@ -242,7 +242,7 @@ impl Simulation<'_> {
         if let Some(pause) = self.held_back(id, pass, &action) {
             pass.outcome.held_back = Some(pass.outcome.held_back.map_or(pause, |known| known.min(pause)));
             pass.failed.push(action);
-            pass.phase = Phase::Act(index + 1);
+            pass.phase = if self.mutation.stops { Phase::Report(0) } else { Phase::Act(index + 1) };
             return Next::After(0);
         }
         let looks = if self.mutation.blind { vec![] } else { action.looks(&pass.view) };
