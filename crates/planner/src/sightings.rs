@@ -36,7 +36,7 @@ pub struct Sightings {
 #[derive(Clone, Debug, Default)]
 pub struct Watchman {
     since: BTreeMap<(State, String), Duration>,
-    /// Restarts of a member's container when it fell silent.
+    /// Restarts of a member's container when it fell silent, by [`silence`].
     restarts: BTreeMap<String, i32>,
     /// The most that the etcd of a Pod has said it had applied, and whether it said less since. etcd serves only after it has
     /// caught up with itself.
@@ -65,11 +65,12 @@ impl Watchman {
     pub fn look(&mut self, view: &mut ClusterView, now: Duration) {
         let before = std::mem::take(&mut self.since);
         let restarted = std::mem::take(&mut self.restarts);
-        for member in view.members.iter().filter(|m| m.serving().is_none()) {
+        for member in &view.members {
+            let Some(silence) = silence(member) else { continue };
             let count = restarts(member);
             // Another Pod begins to count anew.
-            let first = restarted.get(member.uid()).copied().filter(|first| *first <= count).unwrap_or(count);
-            self.restarts.insert(member.uid().to_owned(), first);
+            let first = restarted.get(&silence).copied().filter(|first| *first <= count).unwrap_or(count);
+            self.restarts.insert(silence, first);
         }
         let known = std::mem::take(&mut self.applied);
         for member in &view.members {
@@ -88,8 +89,9 @@ impl Watchman {
             let pod = |is: fn(&Pod) -> bool| {
                 member.pod.as_ref().filter(|p| is(p)).and_then(|p| p.metadata.uid.as_deref())
             };
-            let silent = member.serving().is_none().then(|| member.uid());
-            let first = self.restarts.get(member.uid()).copied();
+            let silence = silence(member);
+            let silent = silence.as_deref();
+            let first = silent.and_then(|silence| self.restarts.get(silence)).copied();
             let applied = pod(|_| true).and_then(|uid| self.applied.get(uid));
             member.seen = Sightings {
                 restarts: first.map_or(0, |first| restarts(member) - first),
@@ -103,6 +105,15 @@ impl Watchman {
         let disputed = split::is_disputed(view).then_some("");
         view.etcd.disputed_for = note(State::Disputed, disputed);
     }
+}
+
+/// What makes one silence of a member; `None` while its etcd answers. An etcd that its kubelet has found ready in between
+/// has served, even if nobody here asked it in time, and falls silent anew after that.
+fn silence(member: &MemberView) -> Option<String> {
+    let pod = member.pod.as_ref();
+    let ready = pod.and_then(|p| p.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == "Ready"));
+    let turned = ready.and_then(|c| Some(c.last_transition_time.as_ref()?.0.to_string())).unwrap_or_default();
+    member.serving().is_none().then(|| format!("{} {turned}", member.uid()))
 }
 
 fn restarts(member: &MemberView) -> i32 {
@@ -147,6 +158,43 @@ mod tests {
         assert_eq!(heard(&mut world, 140), None);
         world.member(0).etcd = None;
         assert_eq!(heard(&mut world, 150), Some(0), "what was before the answer does not count");
+    }
+
+    #[test]
+    fn t27_a_silence_ends_with_a_moment_in_which_the_kubelet_found_it_ready() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(1));
+        let mut watchman = Watchman::default();
+        let turn_ready = |world: &mut World, ready: bool, at: i64| {
+            let pod = world.member(0).pod.as_mut().unwrap();
+            let status = pod.status.as_mut().unwrap();
+            let ready = PodCondition {
+                type_: "Ready".into(),
+                status: if ready { "True" } else { "False" }.into(),
+                last_transition_time: Some(api::conditions::wire_time(
+                    crate::fixtures::now() + SignedDuration::from_secs(at),
+                )),
+                ..PodCondition::default()
+            };
+            status.conditions = Some(vec![ready]);
+            status.container_statuses.as_mut().unwrap()[0].restart_count = i32::try_from(at / 10).unwrap();
+        };
+        let mut heard = |world: &mut World, at: u64| {
+            watchman.look(&mut world.view, Duration::from_secs(at));
+            let seen = world.view.members[0].seen;
+            (seen.silent.map(|s| s.as_secs()), seen.restarts)
+        };
+        world.member(0).etcd = None;
+        turn_ready(&mut world, false, 10);
+        assert_eq!(heard(&mut world, 10), (Some(0), 0));
+        let pod = world.member(0).pod.as_mut().unwrap();
+        pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].restart_count = 4;
+        assert_eq!(heard(&mut world, 50), (Some(40), 3));
+        // It was ready for a moment between two passes; that is long enough to have served.
+        turn_ready(&mut world, false, 60);
+        assert_eq!(heard(&mut world, 71), (Some(0), 0));
+        turn_ready(&mut world, true, 80);
+        assert_eq!(heard(&mut world, 81), (Some(0), 0));
+        assert_eq!(heard(&mut world, 91), (Some(10), 0));
     }
 
     #[test]
