@@ -34,6 +34,14 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
                  delete the others, too",
                 member.name()
             ));
+        } else if abandoned && owner.is_none() && member.is_told_to_leave() && !identity::is_empty(member) {
+            let name = member.name();
+            plan.complain(format!(
+                "member {name} was being taken out of its etcd cluster when it was left behind without an EtcdCluster; its data \
+                 is kept, because it may be the last. Apply the EtcdCluster again; if the data is not needed, let it go: \
+                 kubectl patch etcdmember {name} --namespace {} --type=merge --patch '{{\"metadata\":{{\"finalizers\":null}}}}'",
+                view.namespace
+            ));
         } else if abandoned {
             let because = if view.cluster.is_some() && owner.is_none() {
                 if identity::is_empty(member) { Release::Empty } else { Release::Outsider }
@@ -645,6 +653,27 @@ mod tests {
         assert!(matches!(&world.pass()[..], [Action::AdoptMember { owners, .. }] if owners.len() == 1));
         assert_eq!(world.plan().actions, []);
         assert_eq!(world.status().ready_members, 3);
+    }
+
+    #[test]
+    fn t24_who_was_leaving_when_its_cluster_was_orphaned_keeps_what_may_be_the_last_copy() {
+        let mut world = world(2);
+        delete(world.member(1));
+        world.member(1).member.status.as_mut().unwrap().role = Some("leaving".into());
+        world.view.cluster = None;
+        world.view.members.iter_mut().for_each(|m| m.member.metadata.owner_references = None);
+        world.view.members.remove(0);
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        let complaint = plan.complaint.unwrap();
+        assert!(complaint.contains("its data is kept") && complaint.contains("kubectl patch"), "{complaint}");
+        world.member(0).pod = None;
+        assert_eq!(world.plan().actions, [], "its volume is there");
+        world.member(0).volume = None;
+        assert!(
+            matches!(&world.plan().actions[..], [Action::ReleaseMember { .. }]),
+            "nothing is left to keep"
+        );
     }
 
     #[test]

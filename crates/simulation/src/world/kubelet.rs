@@ -485,8 +485,16 @@ impl World {
             Stage::Backoff => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
             _ => json!({ "waiting": { "reason": "ContainerCreating" } }),
         };
-        let truth = |on: bool| if on { "True" } else { "False" };
         let at = self.kubelet_time(pod.node, self.now);
+        // When a condition turned, not when it was last written.
+        let before = self.object(POD, &name).map(|known| known["status"]["conditions"].clone());
+        let condition = |type_: &str, on: bool| {
+            let status = if on { "True" } else { "False" };
+            let mut told = before.iter().filter_map(Value::as_array).flatten();
+            let same = told.find(|c| c["type"] == type_ && c["status"] == status);
+            let since = same.map_or_else(|| json!(at), |known| known["lastTransitionTime"].clone());
+            json!({ "type": type_, "status": status, "lastTransitionTime": since })
+        };
         let last = (pod.restarts > 0).then(|| {
             let at = self.kubelet_time(pod.node, pod.ended_at);
             json!({ "terminated": { "exitCode": 1, "reason": "Error", "finishedAt": at } })
@@ -495,8 +503,9 @@ impl World {
             "phase": phase,
             "podIP": if pod.stage == Stage::Starting { Value::Null } else { json!(pod.ip) },
             "conditions": [
-                { "type": "PodScheduled", "status": "True", "lastTransitionTime": at },
-                { "type": "Ready", "status": truth(pod.ready), "lastTransitionTime": at },
+                condition("PodScheduled", true),
+                condition("Initialized", true),
+                condition("Ready", pod.ready),
             ],
             "containerStatuses": [{
                 "name": "etcd", "ready": pod.ready, "restartCount": pod.restarts,

@@ -273,8 +273,13 @@ impl World {
         let Some(process) = self.process_at(&at.address) else {
             return Err(etcd::Error::Unreachable { member: at.member().to_owned() });
         };
+        let linearizable = request == Request::Members;
         let answer = self.etcds.call(self.now, &process.0, request)?;
         let cluster = self.etcds.identity(&process).map_or(0, |(cluster, _)| cluster);
+        // Only a quorum has a list to give, even if it is gone in the same moment.
+        if linearizable && !self.etcds.is_impostor(&process) {
+            self.ledger.quorum_at.insert(cluster, self.now);
+        }
         at.believe(cluster).map(|()| answer)
     }
 
