@@ -35,7 +35,11 @@ pub mod annotation {
     pub const MEMBER_UID: &str = "etcd-operator.cozystack.io/member-uid";
     /// On a Pod: its claim was made right before it, so that nothing can have been written there before.
     pub const FIRST_START: &str = "etcd-operator.cozystack.io/first-start";
-    /// On an EtcdMember that has been paused: it has data, whatever becomes of its status.
+    /// On an EtcdMember that was made for another EtcdCluster than its owner: the UID of an owner that was seen after it had
+    /// taken the member up.
+    pub const ADOPTED_BY: &str = "etcd-operator.cozystack.io/adopted-by";
+    /// On an EtcdMember that has been paused: it has data, whatever becomes of its status. `unconfirmed`, if etcd did not say
+    /// that it was the last voter.
     pub const HAS_DATA: &str = "etcd-operator.cozystack.io/has-data";
     /// On a member's first Pod: the value of `--initial-cluster` at the next start of etcd.
     pub const INITIAL_CLUSTER: &str = "etcd-operator.cozystack.io/initial-cluster";

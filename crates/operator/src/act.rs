@@ -87,6 +87,10 @@ impl Actor {
         for look in action.looks(view) {
             self.looks.take(&view.namespace, &look).await?;
         }
+        // A process may have stood still in between.
+        if !self.mandate.holds() {
+            return Err(Error::Deposed);
+        }
         match action {
             Action::CreateService(service) => self.create::<Service>(view, service).await,
             Action::RepairService { name, patch } => self.patch::<Service>(view, name, patch).await,
@@ -114,10 +118,15 @@ impl Actor {
                 let patch = owner_patch(uid, resource_version(view, name), owners);
                 self.patch::<EtcdMember>(view, name, &patch).await
             }
-            Action::SetDormant { name, uid, dormant } => {
+            Action::ConfirmMember { name, uid, cluster } => {
+                let annotations = json!({ labels::annotation::ADOPTED_BY: cluster });
+                let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+                self.patch::<EtcdMember>(view, name, &patch).await
+            }
+            Action::SetDormant { name, uid, dormant, confirmed } => {
                 // False is written as absent, as in every object of this API.
                 let dormant = dormant.then_some(true);
-                let has_data = json!({ labels::annotation::HAS_DATA: "true" });
+                let has_data = json!({ labels::annotation::HAS_DATA: planner::has_data(*confirmed) });
                 let patch = json!({
                     "metadata": { "uid": uid, "annotations": has_data },
                     "spec": { "dormant": dormant }

@@ -23,6 +23,8 @@ const SOON: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::fr
 const RETRY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 /// So many passes with failures in them follow each other at once, as long as something else gets done in each.
 const FOLLOWED: u32 = 20;
+/// So many passes may follow each other for the sake of what they have written down.
+const SETTLED: u32 = 4;
 /// Longer than that no step keeps its words to itself.
 const UNTOLD: Duration = Duration::from_secs(1);
 
@@ -49,6 +51,8 @@ pub struct Memory {
     confirmed: Option<Instant>,
     /// Since when passes have left their words to the next one.
     untold_since: Option<Instant>,
+    /// So many passes in a row have written something down to go on from at once, and did not.
+    unsettled: u32,
     waiting_for: Option<String>,
     complaint: Option<String>,
     /// For how long what is seen has been seen.
@@ -223,6 +227,9 @@ impl Memory {
             return if matches!(error, Error::Stale(_)) { retry.min(Duration::from_secs(1)) } else { retry };
         }
         self.failures = 0;
+        self.unsettled = if next == Next::Now && !outcome.progressed { self.unsettled + 1 } else { 0 };
+        // What is written down and is not there in the next pass is undone by somebody.
+        let next = if self.unsettled > SETTLED { Next::Soon } else { next };
         if next != Next::Soon || outcome.progressed {
             self.polling_since = None;
         }
@@ -296,6 +303,18 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         let again = Memory::default().come_back(Next::Soon, &Outcome::default(), None, began, 512);
         assert!(again > Duration::from_millis(850), "{again:?}");
+    }
+
+    #[test]
+    fn t35_a_record_that_does_not_stay_is_not_waited_for_at_full_speed() {
+        let mut memory = Memory::default();
+        let now = |memory: &mut Memory| come_back(memory, Next::Now, Outcome::default(), None);
+        for _ in 0..SETTLED {
+            assert_eq!(now(&mut memory), Duration::ZERO);
+        }
+        assert!(now(&mut memory) >= Duration::from_millis(90));
+        come_back(&mut memory, Next::AtRest, Outcome::default(), None);
+        assert_eq!(now(&mut memory), Duration::ZERO);
     }
 
     #[test]

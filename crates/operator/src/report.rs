@@ -49,12 +49,16 @@ impl Reporter {
             let id = cluster.status.as_ref().and_then(|s| s.cluster_id.as_ref());
             let waits = failure.is_some() && id != status.cluster_id.as_ref();
             if !waits {
-                for look in planner::looks_before_loss(view, status) {
-                    self.looks.take(&view.namespace, &look).await?;
+                let mut status = status.clone();
+                for look in planner::looks_before_loss(view, &status) {
+                    if let Err(error) = self.looks.take(&view.namespace, &look).await {
+                        status = planner::without_loss(&status, &error.to_string());
+                        failure.get_or_insert(error);
+                    }
                 }
-                self.write_status(&view.namespace, cluster, status).await?;
-                self.announce_flips(view, status);
-                self.announce_target(view, status);
+                self.write_status(&view.namespace, cluster, &status).await?;
+                self.announce_flips(view, &status);
+                self.announce_target(view, &status);
             }
         }
         self.announce_drift(view, plan);

@@ -60,6 +60,13 @@ pub enum Action {
         uid: String,
         owners: Vec<OwnerReference>,
     },
+    /// Notes on a member that this cluster (its UID) was still there after the member was given to it. Until then the end of
+    /// that cluster is no reason to let the member go: it may have been left behind in the very moment it was taken up.
+    ConfirmMember {
+        name: String,
+        uid: String,
+        cluster: String,
+    },
     /// Tells a pending member whom to join.
     WireMember {
         name: String,
@@ -77,6 +84,8 @@ pub enum Action {
         name: String,
         uid: String,
         dormant: bool,
+        /// etcd has said that nobody else votes; without that, the member may wait for others when it wakes up.
+        confirmed: bool,
     },
     /// Looks for what a member seems to have lost, and that may only have lost its labels; they are put back then.
     SeekLost {
@@ -250,6 +259,7 @@ impl Action {
             Self::AdoptVolume { name, .. } => names::member_of_pvc(name),
             Self::AdoptMember { name, .. }
             | Self::AdoptPod { name, .. }
+            | Self::ConfirmMember { name, .. }
             | Self::WireMember { name, .. }
             | Self::DeleteMember { name, .. }
             | Self::SetDormant { name, .. }
@@ -339,6 +349,7 @@ impl fmt::Display for Action {
             }
             Self::CreateMember(m) => write!(f, "scaling up: created member {}", name(&m.metadata)),
             Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
+            Self::ConfirmMember { name, .. } => write!(f, "member {name} has been taken up"),
             Self::AdoptService { name, .. } => write!(f, "adopted Service {name}"),
             Self::AdoptBudget { name, .. } => write!(f, "adopted PodDisruptionBudget {name}"),
             Self::AdoptPod { name, .. } => write!(f, "adopted Pod {name}"),

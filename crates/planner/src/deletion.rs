@@ -2,13 +2,14 @@
 //! its Pod and volume are garbage-collected after that.
 
 use api::conditions::{self, NewCondition, reason};
-use api::{EtcdClusterStatus, labels};
+use api::{EtcdClusterStatus, labels, names};
 use etcd::Membership;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
 
 use crate::disruption::{Verdict, may_remove};
-use crate::view::{ClusterView, MemberView, Scene, controller_uid, owners_with};
+use crate::view::{Assessed, ClusterView, MemberView, Scene, controller_uid, owners_with};
 use crate::{Action, Next, Plan, Release, identity, outdated};
 
 /// Lets go of members whose cluster object is gone or going: the user deleted everything, so there is no etcd to ask
@@ -27,7 +28,21 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
             // T24: the cluster was deleted and its members were left behind on purpose.
             None => view.cluster.is_none() || is_outsider(view, member),
         };
-        if abandoned && owner.is_none() && is_needed(view, member) {
+        if let Some(owner) = owner.filter(|owner| abandoned && !was_given_to(view, member, owner)) {
+            let name = member.name();
+            plan.complain(format!(
+                "EtcdMember {name} was given to an EtcdCluster (UID {owner}) that was gone before anybody saw them together, and is \
+                 deleted for that reason alone; its data is kept. To use it, take the owner off, and apply the EtcdCluster again: \
+                 kubectl patch etcdmember {name} --namespace {} --type=merge --patch '{{\"metadata\":{{\"ownerReferences\":null}}}}'; \
+                 if the data is not needed, take the finalizers off the same way",
+                view.namespace
+            ));
+        } else if view.cluster.is_some() && view.living_cluster().is_none() && owner.is_none() {
+            plan.complain(format!(
+                "member {} was deleted; it is looked at again when its EtcdCluster, which is being deleted as well, is gone",
+                member.name()
+            ));
+        } else if abandoned && owner.is_none() && is_needed(view, member) {
             plan.complain(format!(
                 "member {} was deleted and has no cluster; it is kept, because without an EtcdCluster nobody takes it out of \
                  etcd, where the members that were left behind with it count on its vote. Apply the EtcdCluster again, or \
@@ -57,7 +72,13 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
 pub(crate) fn farewell(view: &ClusterView, now: Timestamp) -> Option<EtcdClusterStatus> {
     let cluster = view.cluster.as_ref().filter(|c| !is_orphaning(&c.metadata))?;
     let mut status = cluster.status.clone()?;
-    let message = "the EtcdCluster is being deleted, and its members with it";
+    let uid = cluster.metadata.uid.as_deref();
+    let owns = |m: &MemberView| uid.is_some() && controller_uid(&m.member.metadata) == uid;
+    let message = if view.members.iter().any(|m| !m.is_let_go() && !owns(m)) {
+        "the EtcdCluster is being deleted, and its members were left behind"
+    } else {
+        "the EtcdCluster is being deleted, and its members with it"
+    };
     for (type_, on) in [(conditions::AVAILABLE, false), (conditions::PROGRESSING, true)] {
         let condition = NewCondition::new(type_, on, reason::DELETING, message, cluster.metadata.generation);
         conditions::set_condition(&mut status.conditions, condition, now);
@@ -70,6 +91,14 @@ fn is_outsider(view: &ClusterView, member: &MemberView) -> bool {
     let Some(cluster) = view.living_cluster() else { return false };
     let family = identity::family(view, cluster);
     family.conflict.is_none() && !family.has(member)
+}
+
+/// Whether a member is its owner's: made for it, or seen together with it after it was taken up. What is given to an owner in
+/// the moment in which that is deleted, and its members left behind, has not been anybody's.
+fn was_given_to(view: &ClusterView, member: &MemberView, owner: &str) -> bool {
+    let token = names::cluster_token(&view.namespace, &view.name, owner);
+    let confirmed = member.member.annotations().get(labels::annotation::ADOPTED_BY);
+    member.member.spec.cluster_token == token || confirmed.is_some_and(|uid| uid == owner)
 }
 
 /// Whether an object is on its way out and its dependents are to stay.
@@ -99,6 +128,12 @@ pub(crate) fn adopt(scene: &Scene<'_>, plan: &mut Plan) {
             uid: member.uid().to_owned(),
             owners: owners_with(&member.member.metadata, scene),
         });
+    }
+    let Some(cluster) = scene.cluster.metadata.uid.as_deref() else { return };
+    let owned = |m: &&Assessed<'_>| controller_uid(&m.member.metadata) == Some(cluster) && !m.is_deleting();
+    for member in scene.members.iter().filter(owned).filter(|m| !was_given_to(scene.view, m, cluster)) {
+        let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
+        plan.act(Action::ConfirmMember { name, uid, cluster: cluster.to_owned() });
     }
 }
 
@@ -241,7 +276,6 @@ mod tests {
     use super::*;
     use crate::fixtures::{World, estrange, now};
     use api::EtcdCluster;
-    use kube::ResourceExt as _;
 
     fn world(replicas: i32) -> World {
         World::settled(EtcdCluster::test("ns", "c").replicas(replicas))
@@ -604,6 +638,7 @@ mod tests {
         let mut old = world.member(0).clone();
         old.member.metadata.name = Some("c-old".into());
         estrange(&mut old.member);
+        old.member.spec.cluster_token = names::cluster_token("ns", "c", "somebody-else");
         delete(&mut old);
         world.view.members.push(old);
         let actions = world.plan().actions;
@@ -653,6 +688,52 @@ mod tests {
         assert!(matches!(&world.pass()[..], [Action::AdoptMember { owners, .. }] if owners.len() == 1));
         assert_eq!(world.plan().actions, []);
         assert_eq!(world.status().ready_members, 3);
+    }
+
+    #[test]
+    fn t25_who_was_given_to_a_cluster_that_was_gone_already_is_not_let_go_with_it() {
+        let mut world = world(1);
+        let (mut view, deleted) = (&mut world.view, |view: &mut ClusterView| delete(&mut view.members[0]));
+        view.members[0].member.metadata.owner_references.as_mut().unwrap()[0].uid = "second".into();
+        view.cluster = None;
+        deleted(view);
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert!(plan.complaint.unwrap().contains("its data is kept"));
+        view = &mut world.view;
+        view.members[0]
+            .member
+            .annotations_mut()
+            .insert(labels::annotation::ADOPTED_BY.into(), "second".into());
+        assert!(matches!(&world.plan().actions[..], [Action::ReleaseMember { .. }]));
+    }
+
+    #[test]
+    fn t25_who_was_taken_up_is_confirmed_once() {
+        let mut world = world(1);
+        world.view.cluster.as_mut().unwrap().metadata.uid = Some("second".into());
+        world.member(0).member.metadata.owner_references = None;
+        assert!(matches!(&world.pass()[..], [Action::AdoptMember { .. }, ..]));
+        assert!(matches!(&world.pass()[..], [Action::ConfirmMember { cluster, .. }] if cluster == "second"));
+        assert_eq!(world.pass(), []);
+    }
+
+    #[test]
+    fn t24_an_orphaned_cluster_that_somebody_holds_says_what_becomes_of_its_members() {
+        let mut world = world(3);
+        let cluster = world.view.cluster.as_mut().unwrap();
+        cluster.metadata.deletion_timestamp = Some(conditions::wire_time(now()));
+        let message = |world: &World| {
+            let status = world.plan().cluster_status.unwrap();
+            conditions::find(&status.conditions, conditions::AVAILABLE).unwrap().message.clone()
+        };
+        assert!(message(&world).ends_with("its members with it"), "{}", message(&world));
+        world.view.members.iter_mut().for_each(|m| m.member.metadata.owner_references = None);
+        assert!(message(&world).ends_with("its members were left behind"), "{}", message(&world));
+        delete(world.member(0));
+        let plan = world.plan();
+        assert_eq!(plan.actions, []);
+        assert!(plan.complaint.unwrap().contains("it is looked at again"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::action::{Action, Ending, Leaving, Loss, Release};
 use crate::view::{ClusterView, MemberView, controller_uid};
-use crate::{healing, identity};
+use crate::{healing, identity, outdated};
 
 /// The kinds that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,6 +77,8 @@ pub enum Must {
     BeAnother { uid: String },
     /// The object of this UID.
     Be { uid: String },
+    /// The claim of this UID, or none, and no volume is behind it.
+    BeUnbound { uid: String },
     /// The Pod of this UID, and its etcd keeps dying.
     CrashLoop { uid: String },
     /// The Pod of this UID, on its way out.
@@ -178,6 +180,9 @@ impl Look {
                 .is_none_or(|p| matches!(p["status"]["phase"].as_str(), Some("Failed" | "Succeeded"))),
             Must::BeAnother { uid } => this(uid).is_none(),
             Must::Be { uid } => this(uid).is_some(),
+            Must::BeUnbound { uid } => {
+                one.is_none() || this(uid).is_some_and(|claim| claim["spec"]["volumeName"].is_null())
+            }
             Must::CrashLoop { uid } => {
                 this(uid).filter(lives).and_then(pod).is_some_and(|p| healing::crash_loop(&p).is_some())
             }
@@ -257,6 +262,7 @@ impl fmt::Display for Must {
             Self::HaveEnded { .. } => "is gone, or has ended",
             Self::BeAnother { .. } => "is gone, or another one than the member joined with",
             Self::Be { .. } => "is the one that was seen",
+            Self::BeUnbound { .. } => "is gone, or the one that was seen, and not bound to a volume",
             Self::CrashLoop { .. } => "is the one that was seen, and its etcd is down between two crashes",
             Self::BeEnding { .. } => "is the one that was seen, and still terminates",
             Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
@@ -303,7 +309,10 @@ impl Action {
                 vec![cluster(Must::Live { uid: uid() })]
             }
             // An owner that is not there any more takes what it owns with it.
-            Self::AdoptMember { .. } | Self::AdoptService { .. } | Self::AdoptBudget { .. } => {
+            Self::AdoptMember { .. }
+            | Self::ConfirmMember { .. }
+            | Self::AdoptService { .. }
+            | Self::AdoptBudget { .. } => {
                 vec![cluster(Must::Live { uid: uid() })]
             }
             Self::AdoptPod { owners, .. } | Self::AdoptVolume { owners, .. } => {
@@ -404,8 +413,13 @@ fn looks_for_a_blank(view: &ClusterView, seed: &MemberView) -> Vec<Look> {
             looks.push(Look::named(Kind::Pod, name, must));
         }
     }
-    if seed.volume.is_none() {
-        looks.push(Look::named(Kind::Claim, names::pvc(name), not_belong_to(view, seed)));
+    match &seed.volume {
+        None => looks.push(Look::named(Kind::Claim, names::pvc(name), not_belong_to(view, seed))),
+        Some(claim) if !outdated::is_bound(claim) => {
+            let uid = claim.metadata.uid.clone().unwrap_or_default();
+            looks.push(Look::named(Kind::Claim, names::pvc(name), Must::BeUnbound { uid }));
+        }
+        Some(_) => {}
     }
     looks
 }
@@ -460,6 +474,20 @@ pub fn look_before_record(member: &MemberView, status: &EtcdMemberStatus) -> Opt
     let is_first = status.member_id.is_some() && !member.has_joined() && !member.is_memory();
     let uid = status.pvc_uid.clone().filter(|_| is_first)?;
     Some(Look::named(Kind::Claim, names::pvc(member.name()), Must::Be { uid }))
+}
+
+/// The same status without the word that nothing is left, because a look did not confirm it. That nobody answers is true all
+/// the same, and must not stay untold.
+pub fn without_loss(status: &EtcdClusterStatus, why: &str) -> EtcdClusterStatus {
+    use conditions::reason::{ALL_MEMBERS_LOST, QUORUM_LOST};
+    let mut status = status.clone();
+    for condition in status.conditions.iter_mut().filter(|c| c.reason == ALL_MEMBERS_LOST) {
+        condition.reason = QUORUM_LOST.to_owned();
+        condition.message = format!(
+            "no member answers; whether all data is lost is not certain, because {why}. Delete nothing"
+        );
+    }
+    status
 }
 
 /// The looks that a cluster's status needs before it says, for the first time, that nothing is left: people act on that.
@@ -534,6 +562,7 @@ mod tests {
             Action::AdoptMember { .. } | Action::AdoptService { .. } | Action::AdoptBudget { .. } => {
                 "make the EtcdCluster the owner of a member, Service or budget"
             }
+            Action::ConfirmMember { .. } => "confirm that an EtcdCluster has taken a member up",
             Action::AdoptPod { .. } | Action::AdoptVolume { .. } => {
                 "make an EtcdMember the owner of its Pod or claim"
             }
@@ -610,12 +639,13 @@ mod tests {
             release(Release::Empty),
             Action::CreateVolume(Box::new(claim)),
             release(gone),
-            Action::SetDormant { name: name(), uid: uid(), dormant: true },
+            Action::SetDormant { name: name(), uid: uid(), dormant: true, confirmed: true },
             end(Ending::Ended),
             end(Ending::Paused { member: uid() }),
             end(Ending::Overtaken { member: uid() }),
             Action::DeleteBudget { name: "my-etcd".to_owned(), uid: String::new() },
             Action::AdoptMember { name: name(), uid: uid(), owners: ours() },
+            Action::ConfirmMember { name: name(), uid: uid(), cluster: String::new() },
             Action::AdoptService { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
             Action::AdoptBudget { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
             Action::AdoptPod { name: name(), uid: String::new(), owners: its() },
@@ -675,6 +705,35 @@ mod tests {
         let cells = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
         let rows = cells.map(|row| row.split(" | ").collect::<Vec<_>>()).filter(|cells| cells[0] != "Step");
         rows.map(|cells| (cells[0].to_owned(), cells[cells.len() - 1].to_owned())).collect()
+    }
+
+    #[test]
+    fn a_claim_that_was_seen_unbound_is_looked_at_again() {
+        let claim = |volume: Value| serde_json::json!({ "metadata": { "uid": "x" }, "spec": { "volumeName": volume } });
+        let look = Look::named(Kind::Claim, "data-c-a", Must::BeUnbound { uid: "x".into() });
+        assert_eq!(look.judge(&[]), Ok(()));
+        assert_eq!(look.judge(&[claim(Value::Null)]), Ok(()));
+        assert!(look.judge(&[claim("pv-with-data".into())]).is_err());
+        let other = Look::named(Kind::Claim, "data-c-a", Must::BeUnbound { uid: "y".into() });
+        assert!(other.judge(&[claim(Value::Null)]).is_err(), "another one may be bound any moment");
+
+        let mut view = view(None);
+        let seed = &mut view.members[0];
+        seed.member.spec.bootstrap = true;
+        seed.volume = Some(PersistentVolumeClaim::default());
+        let leaves =
+            Action::DeleteMember { name: MEMBER.to_owned(), uid: String::new(), because: Leaving::Outdated };
+        let unbound = |look: &Look| matches!(look.must, Must::BeUnbound { .. });
+        assert!(leaves.looks(&view).iter().any(unbound));
+    }
+
+    #[test]
+    fn a_loss_that_a_look_contradicts_is_a_lost_quorum_all_the_same() {
+        let told = without_loss(&all_lost(), "PersistentVolumeClaim data-c-a is there");
+        let available = conditions::find(&told.conditions, conditions::AVAILABLE).unwrap();
+        assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "QuorumLost"));
+        assert!(available.message.contains("data-c-a is there"), "{}", available.message);
+        assert_eq!(looks_before_loss(&view(None), &told), []);
     }
 
     #[test]

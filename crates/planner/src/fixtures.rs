@@ -170,11 +170,15 @@ impl World {
                 let member = names::member_of_pvc(name).unwrap();
                 self.find(member).volume.as_mut().unwrap().metadata.owner_references = Some(owners.clone());
             }
-            Action::SetDormant { name, dormant, .. } => {
+            Action::ConfirmMember { name, cluster, .. } => {
+                let notes = self.find(name).member.metadata.annotations.get_or_insert_default();
+                notes.insert(labels::annotation::ADOPTED_BY.to_owned(), cluster.clone());
+            }
+            Action::SetDormant { name, dormant, confirmed, .. } => {
                 let member = &mut self.find(name).member;
                 member.spec.dormant = *dormant;
                 let notes = member.metadata.annotations.get_or_insert_default();
-                notes.insert(labels::annotation::HAS_DATA.to_owned(), "true".to_owned());
+                notes.insert(labels::annotation::HAS_DATA.to_owned(), crate::has_data(*confirmed).to_owned());
             }
             Action::DeletePod { name, .. } => {
                 let member = self.find(name);

@@ -15,6 +15,8 @@ const RESTARTS: i32 = 5;
 const SILENCE: SignedDuration = SignedDuration::from_secs(60);
 /// How often it must have been restarted during that silence: a node that reboots restarts what it runs once.
 const AGAIN: i32 = 2;
+/// No client finds an etcd that runs no longer than that before it has been ready once.
+const BRIEF: SignedDuration = SignedDuration::from_secs(10);
 
 /// Replaces one broken member, if the others can do without it. False when there is nothing to do about it now: the next
 /// member to join may be what the others wait for.
@@ -162,9 +164,10 @@ pub(crate) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
     pod.status.as_ref()?.container_statuses.as_ref()?.iter().find(|c| c.name == "etcd")
 }
 
-/// Whether the etcd in a Pod can not have been given anything to keep: it has never run, or never been ready since the
-/// Pod was made, so that no client was led to it. Both times are the kubelet's own. A kubelet that turns a Pod away after a
-/// restart forgets what has run in it, so one that has ended proves nothing.
+/// Whether the etcd in a Pod can not have been given anything to keep: it has never run, or dies right after every start
+/// and has never been ready since the Pod was made. A kubelet that turns a Pod away after a restart forgets what has run in
+/// it, so one that has ended proves nothing. Nor do times that are not in their order: a clock was set back, or the node
+/// controller has turned Ready by its own.
 pub(crate) fn never_served(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return true };
     let never_ran = etcd_status(pod).map_or(!has_ended(pod), |c| {
@@ -181,8 +184,18 @@ pub(crate) fn never_served(pod: &Pod) -> bool {
         (Some((false, unready)), Some((true, initialized))) => unready <= initialized,
         _ => false,
     };
-    let runs = || etcd_status(pod).is_some_and(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()));
-    never_ran || (never_ready() && !runs())
+    let dies_at_once = || {
+        let etcd = etcd_status(pod)?;
+        let states = [etcd.state.as_ref(), etcd.last_state.as_ref()];
+        if states[0].is_some_and(|s| s.running.is_some()) {
+            return None;
+        }
+        let last = states.into_iter().flatten().find_map(|s| s.terminated.as_ref())?;
+        let (began, ended) = (last.started_at.as_ref()?.0, last.finished_at.as_ref()?.0);
+        let (_, initialized) = since("Initialized")?;
+        Some(initialized <= began && began <= ended && ended.duration_since(began) <= BRIEF)
+    };
+    never_ran || (never_ready() && dies_at_once() == Some(true))
 }
 
 fn out_of_memory(container: &ContainerStatus) -> bool {
@@ -342,10 +355,15 @@ mod tests {
             running: Some(ContainerStateRunning::default()),
             ..ContainerState::default()
         };
-        let ended = || ContainerState {
-            terminated: Some(ContainerStateTerminated::default()),
-            ..ContainerState::default()
+        let ran = |from: i64, to: i64| {
+            let run = ContainerStateTerminated {
+                started_at: at(from),
+                finished_at: at(to),
+                ..ContainerStateTerminated::default()
+            };
+            ContainerState { terminated: Some(run), ..ContainerState::default() }
         };
+        let ended = || ran(20, 21);
         let pod = |restarts: i32,
                    state: Option<ContainerState>,
                    last: Option<ContainerState>,
@@ -382,6 +400,14 @@ mod tests {
         assert!(never_served(&pod(3, None, Some(ended()), (false, 10))), "crashes, and has never been ready");
         assert!(never_served(&pod(3, None, Some(ended()), (false, 5))));
         assert!(!never_served(&pod(3, None, Some(ended()), (true, 5))), "is ready");
+        assert!(!never_served(&pod(3, None, Some(ran(2, 3)), (false, 5))), "the clock was set back since");
+        assert!(!never_served(&pod(3, None, Some(ran(21, 20)), (false, 5))), "the clock was set back");
+        assert!(!never_served(&pod(3, None, Some(ran(20, 31)), (false, 5))), "ran for a while, ready or not");
+        let unknown = ContainerState {
+            terminated: Some(ContainerStateTerminated::default()),
+            ..ContainerState::default()
+        };
+        assert!(!never_served(&pod(3, None, Some(unknown), (false, 5))), "nobody knows how long it ran");
     }
 
     #[test]

@@ -222,7 +222,10 @@ mod tests {
         let harms = |a: &&Action| {
             !matches!(
                 a,
-                Action::AdoptMember { .. } | Action::AdoptService { .. } | Action::AdoptBudget { .. }
+                Action::AdoptMember { .. }
+                    | Action::ConfirmMember { .. }
+                    | Action::AdoptService { .. }
+                    | Action::AdoptBudget { .. }
             )
         };
         actions.iter().filter(harms).collect()

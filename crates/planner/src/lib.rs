@@ -44,8 +44,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
-pub use evidence::{Contradiction, Kind, Look, Must, Which, look_before_record, looks_before_loss, occupied};
+pub use evidence::{
+    Contradiction, Kind, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,
+};
 pub use health::unreadable;
+pub use pause::has_data;
 pub use pod::etcd_container;
 pub use restraint::Restraint;
 pub use sightings::{Sightings, Watchman};

@@ -5,6 +5,7 @@ use api::{EtcdCluster, EtcdMemberStatus, ids, labels, names};
 use etcd::Membership;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 
 use crate::view::MemberView;
 
@@ -48,6 +49,11 @@ pub(crate) fn assess(
     } else if spec.bootstrap && cluster.status.as_ref().is_none_or(|s| s.cluster_id.is_none()) {
         // The seed is never a learner; its Pod carries the label from the start.
         status.is_voter = true;
+    } else if list.is_none() && !member.has_joined() {
+        // What is not known is left as it is: a label and a budget that are taken away cost clients and a quorum.
+        let labelled = |p: &Pod| p.labels().get(labels::ROLE).is_some_and(|role| role == labels::VOTER);
+        let shown = member.pod.as_ref().filter(|p| member.owns(&p.metadata)).is_some_and(labelled);
+        status.is_voter = member.serving().map_or(shown, |s| !s.is_learner);
     }
 
     if let Some(pod) = member.pod.as_ref().filter(|p| member.owns(&p.metadata)) {

@@ -164,7 +164,13 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
         if member.serving().is_none() || member.is_deleting() {
             continue;
         }
-        if let Verdict::Wait(why) = may_promote(scene, list) {
+        if let Some(voter) = unsettled(scene, list) {
+            plan.wait_for(format!(
+                "member {} gets its vote later: the Pod of voter {} could still begin anew, and has to be told first",
+                member.name(),
+                voter.name()
+            ));
+        } else if let Verdict::Wait(why) = may_promote(scene, list) {
             plan.wait_for(format!("member {} gets its vote later: {why}", member.name()));
         } else if is_on_record(member) {
             plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });
@@ -173,6 +179,16 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
             plan.look_again(Next::Now);
         }
     }
+}
+
+/// A voter whose etcd could begin anew without its data, as far as its Pod can be told otherwise: with more votes than its
+/// own there would be two clusters then.
+fn unsettled<'a>(scene: &'a Scene<'_>, list: &Membership) -> Option<&'a Assessed<'a>> {
+    let voters = list.voters().filter_map(|row| scene.member_of(row));
+    let anew = |m: &&Assessed<'_>| {
+        m.living_pod().is_some_and(|pod| command::may_begin_anew(pod, &command::alone(m)))
+    };
+    voters.into_iter().find(anew)
 }
 
 /// Whether it is written down, on the member and on its Pod, that the member has joined. From its first vote on it must
@@ -194,6 +210,21 @@ mod tests {
     use crate::fixtures::{World, now};
     use api::EtcdCluster;
     use kube::ResourceExt as _;
+
+    #[test]
+    fn t7_nobody_gets_a_vote_while_a_voter_may_begin_anew() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.rows()[1].is_learner = true;
+        world.rows()[2].is_learner = true;
+        let promotes =
+            |world: &World| world.plan().actions.iter().any(|a| matches!(a, Action::Promote { .. }));
+        assert!(promotes(&world));
+        let notes = world.member(0).pod.as_mut().unwrap().annotations_mut();
+        notes.insert(api::labels::annotation::INITIAL_CLUSTER_STATE.into(), "new".into());
+        assert!(!promotes(&world));
+        assert!(world.pass().iter().any(|a| matches!(a, Action::SettlePod { .. })));
+        assert!(promotes(&world));
+    }
 
     fn steps(actions: &[Action]) -> Vec<&'static str> {
         actions.iter().filter_map(Action::reason).collect()

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 
 use crate::healing::{etcd_status, has_ended, never_served};
-use crate::view::{Assessed, MemberView, Scene};
+use crate::view::{Assessed, MemberView, Scene, controller_uid};
 use crate::{Action, Leaving, Plan};
 
 /// Takes out one such joiner of a formed cluster. True when there is one.
@@ -82,7 +82,8 @@ fn is_blank(member: &MemberView) -> bool {
     }
     let first = |pod: &Pod| {
         let first = member.is_memory() || pod.annotations().contains_key(labels::annotation::FIRST_START);
-        first && member.owns(&pod.metadata) && never_served(pod)
+        // One that nobody owns does not go with its member, and may start when that is gone.
+        first && controller_uid(&pod.metadata) == Some(member.uid()) && never_served(pod)
     };
     match (&member.pod, &member.volume) {
         (None, None) => true,
@@ -92,7 +93,8 @@ fn is_blank(member: &MemberView) -> bool {
     }
 }
 
-fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+/// Whether there is a volume behind a claim.
+pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())
 }
 

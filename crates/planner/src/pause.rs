@@ -1,9 +1,11 @@
 //! Zero replicas: the last member goes to sleep with its volume, and the cluster wakes up as itself. The flag stands on
 //! the member, so nothing has to be handed over and nothing can get lost in between (H26).
 
+use api::labels::annotation::HAS_DATA;
 use api::names;
 
 use etcd::Membership;
+use kube::ResourceExt as _;
 
 use crate::view::{Assessed, Scene};
 use crate::{Action, Ending, Loss, Plan};
@@ -20,11 +22,18 @@ pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
         (0, None, [last]) if is_alone(scene, last) => (*last, true),
         _ => return false,
     };
-    plan.act(Action::SetDormant { name: member.name().to_owned(), uid: member.uid().to_owned(), dormant });
+    let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
+    let confirmed = !dormant || scene.membership().is_some();
+    plan.act(Action::SetDormant { name, uid, dormant, confirmed });
     if dormant {
         end_pod(member, plan);
     }
     true
+}
+
+/// What is noted on a member that is put to sleep.
+pub fn has_data(confirmed: bool) -> &'static str {
+    if confirmed { "true" } else { "unconfirmed" }
 }
 
 /// Whether etcd, as far as it answers, lists no other voter. One without an object is taken out first.
@@ -71,6 +80,12 @@ pub(crate) fn message(scene: &Scene<'_>) -> Result<String, String> {
                 "the cluster is paused, but PVC {claim} with its data is being deleted; it is gone with its last finalizer. Save \
                  what is on it now"
             )),
+            Some(_) if member.member.annotations().get(HAS_DATA).is_some_and(|v| v == has_data(false)) => {
+                Err(format!(
+                    "the cluster is paused on PVC {claim}, but etcd did not answer when it was paused, so that other voters may \
+                     have been there; a cluster without its quorum has none when it is resumed either"
+                ))
+            }
             Some(_) => Ok(format!(
                 "the cluster is paused; its data is preserved on PVC {claim}, set spec.replicas to resume"
             )),
@@ -108,12 +123,28 @@ mod tests {
             name: world.view.members[0].name().to_owned(),
             uid: world.view.members[0].uid().to_owned(),
             dormant: true,
+            confirmed: true,
         };
         let look = sleep.looks(&world.view).pop().unwrap();
         let member = |uid: &str| serde_json::json!({ "metadata": { "uid": uid } });
         let own = member(world.view.members[0].uid());
         assert_eq!(look.judge(&[own.clone(), member("another")]), Ok(()));
         assert!(look.judge(&[own, member("unseen")]).is_err());
+    }
+
+    #[test]
+    fn h26_a_pause_without_a_quorum_does_not_say_that_all_is_well() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.view.members.truncate(1);
+        world.silence_etcd();
+        world.view.etcd.membership = None;
+        world.aim_at(0);
+        world.pass();
+        world.pass();
+        assert!(world.view.members[0].member.spec.dormant);
+        assert_eq!(world.condition(conditions::AVAILABLE), "False/Paused");
+        assert!(message(&world).contains("etcd did not answer when it was paused"), "{}", message(&world));
+        assert!(world.condition(conditions::DEGRADED).starts_with("True/"));
     }
 
     #[test]

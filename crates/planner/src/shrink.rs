@@ -8,6 +8,15 @@ use crate::{Action, Leaving, Plan};
 
 /// Takes one member out; the next one follows when it is gone.
 pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
+    // Nobody here took it out, so what it has may be what the others lack; and without it there may be no surplus.
+    if let Some(unlisted) = scene.running().find(|m| m.has_joined() && m.row_in(list).is_none()) {
+        let name = unlisted.name();
+        plan.complain(format!(
+            "scaling down waits: etcd does not list member {name}, although nobody here took it out; it is kept, because it may \
+             hold data that the others do not have. If it does not: kubectl delete etcdmember {name}"
+        ));
+        return;
+    }
     let mut candidates: Vec<_> = scene.running().collect();
     candidates.sort_by_key(|m| (usefulness(list, m), std::cmp::Reverse(newness(m))));
     let mut refused = None;
@@ -89,6 +98,16 @@ mod tests {
         let steps: Vec<_> = done.iter().filter_map(Action::reason).collect();
         assert_eq!(steps, ["ScalingDown", "MemberRemoved", "ScalingDown", "MemberRemoved"]);
         assert_eq!(world.condition(api::conditions::AVAILABLE), "True/QuorumHealthy");
+    }
+
+    #[test]
+    fn t7_a_member_that_etcd_does_not_list_although_nobody_took_it_out_is_not_scaled_away() {
+        let mut world = world(3, 2);
+        world.rows().remove(2);
+        world.member(2).etcd = None;
+        let actions = world.plan().actions;
+        assert!(!actions.iter().any(|a| matches!(a, Action::DeleteMember { .. })), "{actions:?}");
+        assert!(world.plan().complaint.unwrap().contains("scaling down waits: etcd does not list member"));
     }
 
     #[test]

@@ -55,14 +55,16 @@ impl Rest {
     }
 
     /// What is wrong with a world that has not come to rest in time.
-    pub fn verdict(&self, world: &World) -> Violation {
-        match settled(world) {
+    pub fn verdict(&self, world: &World) -> Option<Violation> {
+        Some(match settled(world) {
+            // Who lost its data and kept its vote has a list of its own to tell, and nobody can join by that.
+            Ok(()) if world.etcds.clusters().any(|id| super::is_misvoted(world, id)) => return None,
             Ok(()) if self.ever_settled => {
                 Violation::new(9, "everything is in place, but writing does not stop".to_owned())
             }
             Ok(()) => Violation::new(8, self.last_reason.clone()),
             Err(why) => Violation::new(8, why),
-        }
+        })
     }
 }
 

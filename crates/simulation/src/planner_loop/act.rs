@@ -95,9 +95,14 @@ pub fn call(view: &ClusterView, action: &Action, declined: usize) -> Result<Call
                 json!({ "uid": uid, "resourceVersion": version(view, name), "ownerReferences": owners });
             Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": metadata }))
         }
-        Action::SetDormant { name, uid, dormant } => {
+        Action::ConfirmMember { name, uid, cluster } => {
+            let annotations = json!({ labels::annotation::ADOPTED_BY: cluster });
+            let metadata = json!({ "uid": uid, "annotations": annotations });
+            Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": metadata }))
+        }
+        Action::SetDormant { name, uid, dormant, confirmed } => {
             let spec = json!({ "dormant": dormant.then_some(true) });
-            let has_data = json!({ labels::annotation::HAS_DATA: "true" });
+            let has_data = json!({ labels::annotation::HAS_DATA: planner::has_data(*confirmed) });
             let metadata = json!({ "uid": uid, "annotations": has_data });
             Call::Patch(ETCD_MEMBER, name.clone(), json!({ "metadata": metadata, "spec": spec }))
         }

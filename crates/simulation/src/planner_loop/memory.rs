@@ -18,6 +18,7 @@ const FOLLOWED: u32 = 20;
 pub struct Memory {
     failures: u32,
     polling_since: Option<Millis>,
+    unsettled: u32,
     pub untold_since: Option<Millis>,
     pub quorum_at: Option<Millis>,
     pub watchman: Watchman,
@@ -70,6 +71,8 @@ impl Memory {
             return jittered(again, rng);
         }
         self.failures = 0;
+        self.unsettled = if next == Next::Now && !outcome.progressed { self.unsettled + 1 } else { 0 };
+        let next = if self.unsettled > 4 { Next::Soon } else { next };
         if next != Next::Soon || outcome.progressed {
             self.polling_since = None;
         }

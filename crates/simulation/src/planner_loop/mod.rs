@@ -140,7 +140,7 @@ impl<'r> Simulation<'r> {
         loop {
             let (at, event) = self.world.agenda.pop()?;
             if at > end {
-                return Some(self.rest.verdict(&self.world));
+                return self.rest.verdict(&self.world);
             }
             self.steps += 1;
             self.world.advance(at);

@@ -468,9 +468,15 @@ impl Simulation<'_> {
         let looks = self.looks_before_status(pass, index);
         if let Some(look) = looks.get(pass.looked) {
             return self.take_a_look(id, pass, look, |_, pass, stop| {
+                pass.looked = 0;
+                let of_cluster = index == pass.view.members.len();
+                if let Some(status) = pass.plan.cluster_status.as_mut().filter(|_| of_cluster) {
+                    *status = planner::without_loss(status, &format!("{stop:?}"));
+                    pass.stop.get_or_insert(stop);
+                    return;
+                }
                 pass.stop.get_or_insert(stop);
                 pass.unreported = true;
-                pass.looked = 0;
                 pass.phase = Phase::Report(index + 1);
             });
         }

@@ -314,6 +314,7 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::ResizeBudget { .. }
         | Action::DeleteBudget { .. }
         | Action::AdoptMember { .. }
+        | Action::ConfirmMember { .. }
         | Action::AdoptService { .. }
         | Action::AdoptBudget { .. }
         | Action::AdoptPod { .. }

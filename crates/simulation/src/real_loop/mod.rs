@@ -86,7 +86,7 @@ impl Play {
         let violation = loop {
             let Some(at) = self.stage.world().agenda.next_at() else { break None };
             if at > end {
-                break Some(self.rest.verdict(&self.stage.world()));
+                break self.rest.verdict(&self.stage.world());
             }
             tokio::time::sleep_until(self.stage.began + Duration::from_millis(at)).await;
             if let Some(verdict) = self.step() {

@@ -424,7 +424,13 @@ impl World {
         });
         let undisturbed = undisturbed && !disagree && !self.etcds.formations().iter().any(|f| f.impostor);
         // A Pod that its user told to stay when its member went is theirs.
-        let looked_after = self.object(ETCD_MEMBER, &name).is_some()
+        // So is one whose member somebody else's finalizer keeps.
+        let kept = |m: &Value| {
+            let finalizers = m["metadata"]["finalizers"].as_array();
+            let ours = finalizers.is_some_and(|all| all.iter().any(|f| f == api::labels::FINALIZER));
+            m["metadata"]["deletionTimestamp"].is_null() || ours
+        };
+        let looked_after = self.object(ETCD_MEMBER, &name).is_some_and(|member| kept(&member))
             && self.ledger.clusters.values().any(|c| c.name == cluster && c.lives() && serves(c.id));
         if words.contains("unequal")
             && undisturbed
@@ -497,7 +503,8 @@ impl World {
         };
         let last = (pod.restarts > 0).then(|| {
             let at = self.kubelet_time(pod.node, pod.ended_at);
-            json!({ "terminated": { "exitCode": 1, "reason": "Error", "finishedAt": at } })
+            let began = self.kubelet_time(pod.node, pod.started_at.min(pod.ended_at));
+            json!({ "terminated": { "exitCode": 1, "reason": "Error", "startedAt": began, "finishedAt": at } })
         });
         let status = json!({
             "phase": phase,

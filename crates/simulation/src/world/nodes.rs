@@ -200,8 +200,26 @@ impl World {
         for uid in self.pods_on(node).into_iter().chain(self.lost_pods()) {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             pod.ready = false;
-            self.write_pod_status(&uid);
+            let name = pod.name.clone();
+            self.doubt(&uid, &name);
         }
+    }
+
+    /// The node controller knows nothing of containers, and has a clock of its own.
+    fn doubt(&mut self, uid: &str, name: &str) {
+        let Some(mut conditions) = self.object(POD, name).map(|pod| pod["status"]["conditions"].clone())
+        else {
+            return;
+        };
+        let at = self.kubelet_time(None, self.now);
+        for condition in conditions.as_array_mut().into_iter().flatten() {
+            if condition["type"] == "Ready" && condition["status"] == "True" {
+                condition["status"] = json!("False");
+                condition["lastTransitionTime"] = json!(at);
+            }
+        }
+        let status = json!({ "conditions": conditions });
+        self.patch_status(POD, name, &json!({ "metadata": { "uid": uid }, "status": status }));
     }
 
     /// The taint manager deletes the Pods of a node that stays silent. Nobody is there to end them.
