@@ -87,8 +87,8 @@ pub enum Must {
     BeUnschedulable { uid: String },
     /// The member of this UID, which is not on record as having joined.
     NeverHaveJoined { uid: String },
-    /// No Pod, or one whose etcd has never been ready.
-    NeverHaveServed { uid: String },
+    /// The Pod of this UID, which goes with its member, and whose etcd has never been ready.
+    NeverHaveServed { uid: String, member: String },
     /// The member of this UID, paused.
     BePaused { uid: String },
 }
@@ -194,9 +194,10 @@ impl Look {
             Must::NeverHaveJoined { uid } => {
                 this(uid).is_some_and(|m| m["status"]["memberID"].as_str().unwrap_or("").is_empty())
             }
-            Must::NeverHaveServed { uid } => {
-                this(uid).and_then(pod).is_some_and(|pod| healing::never_served(&pod))
-            }
+            Must::NeverHaveServed { uid, member } => this(uid)
+                .filter(|pod| controller(pod) == Some(member))
+                .and_then(pod)
+                .is_some_and(|pod| healing::never_served(&pod)),
             Must::BePaused { uid } => this(uid).is_some_and(|m| m["spec"]["dormant"] == Value::Bool(true)),
         };
         if holds { Ok(()) } else { Err(Contradiction::Stale(self.what())) }
@@ -267,7 +268,9 @@ impl fmt::Display for Must {
             Self::BeEnding { .. } => "is the one that was seen, and still terminates",
             Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
             Self::NeverHaveJoined { .. } => "is the one that was seen, and has no memberID",
-            Self::NeverHaveServed { .. } => "is the one that was seen, and has never been ready",
+            Self::NeverHaveServed { .. } => {
+                "is the one that was seen, goes with its member, and has never served"
+            }
             Self::BePaused { .. } => "is the one that was seen, and is paused",
         })
     }
@@ -409,7 +412,11 @@ fn looks_for_a_blank(view: &ClusterView, seed: &MemberView) -> Vec<Look> {
             let uid = pod.metadata.uid.clone().unwrap_or_default();
             // What was in memory is gone with it.
             let ended = seed.is_memory() && healing::has_ended(pod);
-            let must = if ended { Must::HaveEnded { uid } } else { Must::NeverHaveServed { uid } };
+            let must = if ended {
+                Must::HaveEnded { uid }
+            } else {
+                Must::NeverHaveServed { uid, member: seed.uid().to_owned() }
+            };
             looks.push(Look::named(Kind::Pod, name, must));
         }
     }

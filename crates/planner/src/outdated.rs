@@ -77,13 +77,17 @@ pub(crate) fn may_hold_data(member: &MemberView) -> bool {
 /// the claim is not the first one, and a claim without a Pod may have had one: statuses get lost, and an etcd that the
 /// operator could not reach may have served clients for days.
 fn is_blank(member: &MemberView) -> bool {
+    // One that nobody owns does not go with its member, and may start when that is gone.
+    let stays = |pod: &Pod| controller_uid(&pod.metadata) != Some(member.uid());
+    if member.pod.as_ref().is_some_and(stays) {
+        return false;
+    }
     if member.volume.as_ref().is_some_and(|claim| !is_bound(claim)) {
         return true;
     }
     let first = |pod: &Pod| {
         let first = member.is_memory() || pod.annotations().contains_key(labels::annotation::FIRST_START);
-        // One that nobody owns does not go with its member, and may start when that is gone.
-        first && controller_uid(&pod.metadata) == Some(member.uid()) && never_served(pod)
+        first && never_served(pod)
     };
     match (&member.pod, &member.volume) {
         (None, None) => true,
