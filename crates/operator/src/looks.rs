@@ -2,7 +2,8 @@
 //! what it must show, is [`planner::Look`]'s to say.
 
 use api::{EtcdCluster, EtcdMember, labels};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use planner::{Contradiction, Kind, Look, Which};
@@ -20,8 +21,12 @@ impl Looks {
     /// Looks, and says whether it showed what it must.
     pub async fn take(&self, namespace: &str, look: &Look) -> Result<(), Error> {
         let what = look.what();
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), namespace, &resource(look.kind));
+        let (client, resource) = (self.client.clone(), resource(look.kind));
+        let api: Api<DynamicObject> = if look.kind.is_namespaced() {
+            Api::namespaced_with(client, namespace, &resource)
+        } else {
+            Api::all_with(client, &resource)
+        };
         let found: Vec<DynamicObject> = match &look.which {
             Which::Named(name) => limited(&what, api.get_opt(name)).await?.into_iter().collect(),
             Which::Labelled(cluster) => {
@@ -55,5 +60,9 @@ fn resource(kind: Kind) -> ApiResource {
         Kind::Member => ApiResource::erase::<EtcdMember>(&()),
         Kind::Pod => ApiResource::erase::<Pod>(&()),
         Kind::Claim => ApiResource::erase::<PersistentVolumeClaim>(&()),
+        Kind::Service => ApiResource::erase::<Service>(&()),
+        Kind::Budget => ApiResource::erase::<PodDisruptionBudget>(&()),
+        Kind::Volume => ApiResource::erase::<PersistentVolume>(&()),
+        Kind::Node => ApiResource::erase::<Node>(&()),
     }
 }

@@ -8,32 +8,11 @@ use std::fmt;
 
 use api::{EtcdClusterStatus, EtcdMemberStatus, conditions, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{Action, Ending, Leaving, Loss, Release};
 use crate::view::{ClusterView, MemberView, controller_uid};
-use crate::{healing, identity, outdated};
-
-/// The kinds that are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Kind {
-    Cluster,
-    Member,
-    Pod,
-    Claim,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cluster => "EtcdCluster",
-            Self::Member => "EtcdMember",
-            Self::Pod => "Pod",
-            Self::Claim => "PersistentVolumeClaim",
-        })
-    }
-}
+use crate::{Kind, healing, identity, outdated};
 
 /// Which objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +62,8 @@ pub enum Must {
     CrashLoop { uid: String },
     /// The Pod of this UID, on its way out.
     BeEnding { uid: String },
+    /// No node, or one whose kubelet is not heard. On any other a Pod comes to its end, unless something holds it.
+    BeSilent { pod: String },
     /// The Pod of this UID, which no node can run.
     BeUnschedulable { uid: String },
     /// The member of this UID, which is not on record as having joined.
@@ -187,6 +168,16 @@ impl Look {
                 this(uid).filter(lives).and_then(pod).is_some_and(|p| healing::crash_loop(&p).is_some())
             }
             Must::BeEnding { uid } => this(uid).is_some_and(|p| !lives(&p)),
+            Must::BeSilent { pod } => match one.filter(|node| is_ready(node)) {
+                Some(_) => {
+                    return Err(Contradiction::Refused(format!(
+                        "Pod {pod} does not end, although its {} is Ready; its member is kept. See which finalizer holds the Pod, or \
+                         what goes on on that node",
+                        self.what()
+                    )));
+                }
+                None => true,
+            },
             Must::BeUnschedulable { uid } => this(uid)
                 .filter(lives)
                 .and_then(pod)
@@ -266,6 +257,7 @@ impl fmt::Display for Must {
             Self::BeUnbound { .. } => "is gone, or the one that was seen, and not bound to a volume",
             Self::CrashLoop { .. } => "is the one that was seen, and its etcd is down between two crashes",
             Self::BeEnding { .. } => "is the one that was seen, and still terminates",
+            Self::BeSilent { .. } => "is gone, or not Ready",
             Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
             Self::NeverHaveJoined { .. } => "is the one that was seen, and has no memberID",
             Self::NeverHaveServed { .. } => {
@@ -281,6 +273,11 @@ impl fmt::Display for Look {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what(), self.must)
     }
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
 fn uid_of(object: &Value) -> Option<&str> {
@@ -336,7 +333,7 @@ impl Action {
                     cluster(Must::Aim { uid: uid(), replicas: *wanted }),
                     Look::labelled(Kind::Member, view, exceed(view, *wanted)),
                 ],
-                Leaving::Broken(loss) => look_for(view, name, *loss).into_iter().collect(),
+                Leaving::Broken(loss) => look_for(view, name, *loss),
                 Leaving::Outdated => {
                     let mut looks =
                         vec![Look::named(Kind::Member, name, Must::NeverHaveJoined { uid: member.clone() })];
@@ -385,7 +382,7 @@ impl Action {
                 };
                 member.map(gone).unwrap_or_default()
             }
-            Self::SeekLost { name, loss } => look_for(view, name, *loss).into_iter().collect(),
+            Self::SeekLost { name, loss } => look_for(view, name, *loss),
             Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
             Self::DeletePod { name, uid, because } => match because {
                 Ending::Ended => vec![Look::named(Kind::Pod, name, Must::HaveEnded { uid: uid.clone() })],
@@ -455,23 +452,30 @@ fn not_belong_to(view: &ClusterView, member: &MemberView) -> Must {
     }
 }
 
-/// The look that confirms what is wrong with a member.
-fn look_for(view: &ClusterView, name: &str, loss: Loss) -> Option<Look> {
-    let member = view.members.iter().find(|m| m.name() == name)?;
+/// The looks that confirm what is wrong with a member.
+fn look_for(view: &ClusterView, name: &str, loss: Loss) -> Vec<Look> {
+    let Some(member) = view.members.iter().find(|m| m.name() == name) else { return vec![] };
     let status = member.member.status.clone().unwrap_or_default();
     let pod_uid = || member.pod.as_ref().and_then(|p| p.metadata.uid.clone()).unwrap_or_default();
     let not_belong = || not_belong_to(view, member);
-    let pod = |must| Some(Look::named(Kind::Pod, name, must));
-    let claim = |must| Some(Look::named(Kind::Claim, names::pvc(name), must));
-    match loss {
+    let pod = |must| Look::named(Kind::Pod, name, must);
+    let claim = |must| Look::named(Kind::Claim, names::pvc(name), must);
+    vec![match loss {
         Loss::Pod if member.pod.is_none() => pod(not_belong()),
         Loss::Pod => pod(Must::HaveEnded { uid: status.pod_uid.unwrap_or_default() }),
         Loss::Volume => claim(not_belong()),
         Loss::OtherVolume => claim(Must::BeAnother { uid: status.pvc_uid.unwrap_or_default() }),
         Loss::CrashLoop { .. } => pod(Must::CrashLoop { uid: pod_uid() }),
-        Loss::StuckPod => pod(Must::BeEnding { uid: pod_uid() }),
+        Loss::StuckPod => {
+            let node = member.pod.as_ref().and_then(|p| p.spec.as_ref()?.node_name.clone());
+            let silent = Must::BeSilent { pod: name.to_owned() };
+            return [pod(Must::BeEnding { uid: pod_uid() })]
+                .into_iter()
+                .chain(node.map(|node| Look::named(Kind::Node, node, silent)))
+                .collect();
+        }
         Loss::NoNode => pod(Must::BeUnschedulable { uid: pod_uid() }),
-    }
+    }]
 }
 
 /// The look that a member's status needs before it goes on record, at the very first time, together with its claim. A
@@ -511,8 +515,8 @@ pub fn looks_before_loss(view: &ClusterView, status: &EtcdClusterStatus) -> Vec<
         let none = |kind| Look::labelled(kind, view, Must::NotExist);
         return vec![none(Kind::Member), none(Kind::Pod), none(Kind::Claim)];
     }
-    let loss = |m: &MemberView| look_for(view, m.name(), healing::lost_data(m)?);
-    view.members.iter().filter_map(loss).collect()
+    let loss = |m: &MemberView| healing::lost_data(m).map(|loss| look_for(view, m.name(), loss));
+    view.members.iter().filter_map(loss).flatten().collect()
 }
 
 #[cfg(test)]
@@ -607,6 +611,12 @@ mod tests {
         ClusterView { name, cluster: Some(cluster()), members: vec![member], ..ClusterView::default() }
     }
 
+    fn placed() -> Pod {
+        let spec =
+            k8s_openapi::api::core::v1::PodSpec { node_name: Some("node-1".into()), ..Default::default() };
+        Pod { spec: Some(spec), ..Pod::default() }
+    }
+
     /// One of each that can cost something, with what it is carried out on.
     fn examples() -> Vec<(ClusterView, Action)> {
         let (name, uid) = (|| MEMBER.to_owned(), || "uid-of-my-etcd-4xk7q".to_owned());
@@ -668,7 +678,7 @@ mod tests {
         of_nobody
             .into_iter()
             .map(on(None))
-            .chain(of_a_pod.into_iter().map(on(Some(Pod::default()))))
+            .chain(of_a_pod.into_iter().map(on(Some(placed()))))
             .chain([(seed.clone(), release(Release::NeverFormed)), (seed, leave(Leaving::Outdated))])
             .collect()
     }
@@ -732,6 +742,22 @@ mod tests {
             Action::DeleteMember { name: MEMBER.to_owned(), uid: String::new(), because: Leaving::Outdated };
         let unbound = |look: &Look| matches!(look.must, Must::BeUnbound { .. });
         assert!(leaves.looks(&view).iter().any(unbound));
+    }
+
+    #[test]
+    fn t27_a_pod_that_does_not_end_on_a_node_that_is_ready_is_waited_for() {
+        let stuck = Action::DeleteMember {
+            name: MEMBER.to_owned(),
+            uid: String::new(),
+            because: Leaving::Broken(Loss::StuckPod),
+        };
+        let look = stuck.looks(&view(Some(placed()))).pop().unwrap();
+        assert_eq!((look.kind, &look.which), (Kind::Node, &Which::Named("node-1".into())));
+        let node = |ready: &str| serde_json::json!({ "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        assert_eq!(look.judge(&[]), Ok(()));
+        assert_eq!(look.judge(&[node("Unknown")]), Ok(()));
+        let why = look.judge(&[node("True")]).unwrap_err();
+        assert!(matches!(why, Contradiction::Refused(why) if why.contains("Node node-1 is Ready")));
     }
 
     #[test]

@@ -51,7 +51,8 @@ pub(crate) fn family<'a>(view: &'a ClusterView, cluster: &EtcdCluster) -> Family
     // Whom a user has deleted decides nothing, as long as somebody stays: that is how a conflict is resolved. Nor does one
     // that nothing is left of; it is the rest of a cluster that was deleted.
     let (deciding, leaving): (Vec<_>, Vec<_>) = free.iter().copied().partition(|m| !m.is_deleting());
-    let deciding = if deciding.is_empty() && owned.is_empty() {
+    let undecided = owned.iter().all(|m| m.is_deleting() && !m.has_joined());
+    let deciding = if deciding.is_empty() && undecided {
         leaving.into_iter().filter(|m| !is_empty(m) || is_made_for(cluster, m)).collect()
     } else {
         deciding
@@ -247,6 +248,18 @@ mod tests {
                 assert!(world.plan().complaint.is_none());
             }
         }
+    }
+
+    #[test]
+    fn t26_who_has_the_data_belongs_to_the_cluster_it_was_made_for_whatever_was_taken_off() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c").replicas(2));
+        let at = conditions::wire_time(crate::fixtures::now());
+        world.view.members.iter_mut().for_each(|m| m.member.metadata.deletion_timestamp = Some(at.clone()));
+        world.member(0).member.metadata.owner_references = None;
+        world.member(1).member.status = None;
+        world.view.cluster.as_mut().unwrap().status = None;
+        let cluster = world.view.cluster.clone().unwrap();
+        assert!(family(&world.view, &cluster).has(&world.view.members[0]));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod healing;
 mod health;
 mod identity;
 mod joiner;
+mod kind;
 mod member_status;
 mod membership;
 mod network;
@@ -45,9 +46,10 @@ use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
 pub use evidence::{
-    Contradiction, Kind, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,
+    Contradiction, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,
 };
 pub use health::unreadable;
+pub use kind::Kind;
 pub use pause::has_data;
 pub use pod::etcd_container;
 pub use restraint::Restraint;

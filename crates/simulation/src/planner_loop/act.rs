@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::call::{Answer, Call, EtcdCall, Failure};
 use super::memory::Stop;
-use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD, SERVICE};
+use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, NODE, POD, SERVICE, VOLUME};
 use crate::apiserver::{DeleteOptions, Kind, Propagation};
 
 /// The call that takes a live look.
@@ -23,6 +23,10 @@ pub fn look(look: &Look) -> Call {
         planner::Kind::Member => ETCD_MEMBER,
         planner::Kind::Pod => POD,
         planner::Kind::Claim => CLAIM,
+        planner::Kind::Service => SERVICE,
+        planner::Kind::Budget => BUDGET,
+        planner::Kind::Volume => VOLUME,
+        planner::Kind::Node => NODE,
     };
     match &look.which {
         Which::Named(name) => Call::Get(kind, name.clone()),

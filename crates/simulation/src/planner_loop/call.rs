@@ -106,6 +106,7 @@ impl Call {
         let shared = world.api.clone();
         let mut api = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let object = match self {
+            Self::Get(kind, name) if !kind.namespaced => api.get(*kind, "", name),
             Self::Get(kind, name) => api.get(*kind, namespace(name), name),
             Self::List(kind, cluster) => {
                 let selector =
