@@ -28,7 +28,8 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
             // T24: the cluster was deleted and its members were left behind on purpose.
             None => view.cluster.is_none() || is_outsider(view, member),
         };
-        if let Some(owner) = owner.filter(|owner| abandoned && !was_given_to(view, member, owner)) {
+        let unseen = |owner: &&str| !was_given_to(view, member, owner) && !identity::is_empty(member);
+        if let Some(owner) = owner.filter(|owner| abandoned && unseen(owner)) {
             let name = member.name();
             plan.complain(format!(
                 "EtcdMember {name} was given to an EtcdCluster (UID {owner}) that was gone before anybody saw them together, and is \

@@ -26,12 +26,18 @@ fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
     let target = scene.target();
     let extra = target.additional_metadata.clone().unwrap_or_default();
     let token = scene.cluster.status.as_ref().and_then(|s| s.cluster_token.clone()).unwrap_or_default();
+    let mut annotations = metadata::merge(None, &extra.annotations);
+    // One that is made for a cluster which was taken up has a token that does not say whose it is.
+    let owner = scene.cluster.metadata.uid.clone().unwrap_or_default();
+    if token != names::cluster_token(&scene.view.namespace, &scene.view.name, &owner) {
+        annotations.get_or_insert_default().insert(labels::annotation::ADOPTED_BY.to_owned(), owner);
+    }
     EtcdMember {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(scene.view.namespace.clone()),
             labels: metadata::merge(Some(labels::for_member(&scene.view.name, name)), &extra.labels),
-            annotations: metadata::merge(None, &extra.annotations),
+            annotations,
             // On from birth: a member that is in etcd without it would be forgotten there (T9).
             finalizers: Some(vec![labels::FINALIZER.to_owned()]),
             owner_references: controlled_by(scene.cluster),

@@ -230,7 +230,7 @@ impl World {
                 }
                 let uid = uid_of(&object);
                 match kind {
-                    ETCD_MEMBER => self.ledger.user_touched(&uid, false),
+                    ETCD_MEMBER => self.ledger.user_touched(&uid, false, self.now),
                     CLAIM => self.ledger.user_deleted_volume(&uid),
                     _ => {}
                 }
@@ -258,7 +258,7 @@ impl World {
     fn user_orphans_member(&mut self, pick: usize) {
         let Some(name) = self.picked(ETCD_MEMBER, pick) else { return };
         let uid = self.object(ETCD_MEMBER, &name).map(|m| uid_of(&m)).unwrap_or_default();
-        self.ledger.user_touched(&uid, false);
+        self.ledger.user_touched(&uid, false, self.now);
         self.delete_object(ETCD_MEMBER, &name, None, Some(Orphans::Orphan), false);
     }
 
@@ -275,7 +275,7 @@ impl World {
     fn user_deletes_member(&mut self, pick: usize, strip: bool) {
         let Some(name) = self.picked(ETCD_MEMBER, pick) else { return };
         let uid = self.object(ETCD_MEMBER, &name).map(|m| uid_of(&m)).unwrap_or_default();
-        self.ledger.user_touched(&uid, strip);
+        self.ledger.user_touched(&uid, strip, self.now);
         self.delete_object(ETCD_MEMBER, &name, None, Some(Orphans::Background), false);
         if strip {
             self.patch_object(ETCD_MEMBER, &name, &json!({ "metadata": { "finalizers": null } }));

@@ -60,6 +60,8 @@ pub struct MemberFact {
     /// `status.memberID`, as etcd's number.
     pub id: Option<u64>,
     pub user_deleted: bool,
+    /// When they did, at first.
+    deleted_at: Option<Millis>,
     /// It went when no cluster of its name was there to take it out of etcd.
     pub unattended: bool,
     pub stripped: bool,
@@ -116,9 +118,10 @@ impl Ledger {
         self.violation.as_ref()
     }
 
-    pub(super) fn user_touched(&mut self, member: &str, strip: bool) {
+    pub(super) fn user_touched(&mut self, member: &str, strip: bool, now: Millis) {
         let fact = self.members.entry(member.to_owned()).or_default();
         fact.user_deleted = true;
+        fact.deleted_at.get_or_insert(now);
         fact.stripped |= strip;
     }
 
@@ -251,6 +254,7 @@ impl World {
         let stripped = member.is_some_and(|m| m.stripped);
         let user_deleted = member.is_some_and(|m| m.user_deleted);
         let unattended = member.is_some_and(|m| m.unattended);
+        let deleted_at = member.and_then(|m| m.deleted_at);
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
         // A Pod that a user told to stay when its seed went, before it had started, forms a cluster of theirs.
         let pod =
@@ -272,7 +276,10 @@ impl World {
             // A member of a predecessor's has begun anew, and the one that its user has deleted is not on record any more.
             let unknown =
                 crate::invariants::is_misvoted(self, id) && self.ledger.status_lost_at.contains_key(owner);
-            let by_user = by_user || (user_deleted && (forgotten || alone || unknown));
+            // Its Pod was started after its user had deleted the seed, and before anybody could end it.
+            let formed = self.etcds.formations().iter().find(|f| f.cluster == id).map(|f| f.at);
+            let doomed = formed.zip(deleted_at).is_some_and(|(formed, deleted)| deleted <= formed);
+            let by_user = by_user || (user_deleted && (forgotten || alone || unknown || doomed));
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
