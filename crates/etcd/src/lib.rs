@@ -7,6 +7,7 @@
 #[cfg(feature = "client")]
 mod client;
 mod error;
+mod limits;
 #[cfg(feature = "client")]
 mod pool;
 mod types;
@@ -21,6 +22,7 @@ pub mod pb {
 #[cfg(feature = "client")]
 pub use client::Etcd;
 pub use error::Error;
+pub use limits::{READ_LIMIT, STATUS_LIMIT, WRITE_LIMIT};
 #[cfg(feature = "client")]
 pub use pool::Pool;
 pub use types::{Endpoint, Member, Membership, Status};

@@ -11,14 +11,8 @@ use tonic::transport::Channel;
 use crate::pb::auth_client::AuthClient;
 use crate::pb::cluster_client::ClusterClient;
 use crate::pb::maintenance_client::MaintenanceClient;
-use crate::{Endpoint, Error, Etcd, Membership, Status, pb};
+use crate::{Endpoint, Error, Etcd, Membership, READ_LIMIT, STATUS_LIMIT, Status, WRITE_LIMIT, pb};
 
-/// Local answer: a member that needs longer is not well.
-const STATUS_LIMIT: Duration = Duration::from_millis(1000);
-/// One round through the quorum.
-const READ_LIMIT: Duration = Duration::from_secs(2);
-/// A write through the quorum.
-const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const CONNECT_LIMIT: Duration = Duration::from_millis(1000);
 /// Longer than the longest pause between two looks at a cluster in motion. At rest a member is asked twice a minute, and a
 /// connection that waits for that costs more memory than a new one costs time.

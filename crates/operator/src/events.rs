@@ -21,8 +21,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::act::{API_LIMIT, is_reason, is_terminating};
-use crate::sentence::{cut, refusal, silence};
+use crate::requests::{API_LIMIT, is_reason, is_terminating};
+use crate::sentence::refusal;
+use planner::sentence::{cut, silence};
 
 const CONTROLLER: &str = "etcd-operator";
 /// What Kubernetes' own components take for the same series.

@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tracing::{debug, info};
 
-use crate::act::is_reason;
+use crate::requests::is_reason;
 use crate::sentence::refusal;
 
 /// The Go operator's lease: while one of the two holds it, the other waits.

@@ -1,128 +1,43 @@
-//! Report: writes a status only if it says something new, and tells of every step in the log and as an Event.
-
-use std::sync::Arc;
+//! Report: tells of every step in the log and as an Event.
 
 use api::conditions::reason;
-use api::{EtcdCluster, EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
-use k8s_openapi::NamespaceResourceScope;
+use api::{EtcdClusterStatus, EtcdMember, EtcdMemberSpec, EtcdMemberStatus, conditions};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::PostParams;
-use kube::core::object::HasStatus;
-use kube::{Api, Client, Resource};
-use planner::{Action, ClusterView, MemberView, Plan};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::Resource;
+use planner::pass::{Error, Told};
+use planner::{Action, ClusterView, Plan};
 use tracing::{info, warn};
 
-use crate::act::{Error, is_reason, is_terminating, limited};
-use crate::cache::{Cache, Cached, Key};
+use crate::cache::Key;
 use crate::events::{Announcer, News, Tone};
-use crate::leader::Mandate;
-use crate::looks::Looks;
 
 /// Tells.
 pub struct Reporter {
-    pub client: Client,
-    pub looks: Looks,
-    pub cache: Arc<Cache>,
     pub announcer: Announcer,
-    /// Statuses, too, are written only by who leads (T36).
-    pub mandate: Mandate,
 }
 
 impl Reporter {
-    /// Brings the statuses of the cluster and its members up to date. One that can not be written keeps none of the others
-    /// (T32), except that the id of a cluster is on record after its members (T7).
-    pub async fn report(&self, view: &ClusterView, plan: &Plan) -> Result<(), Error> {
-        if !self.mandate.holds() {
-            return Err(Error::Deposed);
-        }
-        let mut failure = None;
-        for member in &view.members {
-            if let Some(status) = plan.member_statuses.get(member.name())
-                && let Err(error) = self.report_member(view, member, status).await
-            {
-                failure.get_or_insert(error);
-            }
-        }
-        if let (Some(cluster), Some(status)) = (&view.cluster, &plan.cluster_status) {
-            let id = cluster.status.as_ref().and_then(|s| s.cluster_id.as_ref());
-            let waits = failure.is_some() && id != status.cluster_id.as_ref();
-            if !waits {
-                let mut status = status.clone();
-                for look in planner::looks_before_loss(view, &status) {
-                    if let Err(error) = self.looks.take(&view.namespace, &look).await {
-                        status = planner::without_loss(&status, &error.to_string());
-                        failure.get_or_insert(error);
-                    }
+    /// Tells what a pass tells.
+    pub fn tell(&self, key: &Key, view: &ClusterView, plan: &Plan, told: &Told) {
+        match told {
+            Told::Waiting(what) => info!(cluster = %key, "{what}"),
+            Told::Complaint(about) => self.complain(key, view, about),
+            Told::Unreadable { object, why } => self.unreadable(key, object, why),
+            Told::Done(action) => self.done(key, view, action),
+            Told::Failed { error, .. } => self.failed(key, view, error),
+            Told::Reported => {
+                if let Some(status) = &plan.cluster_status {
+                    self.announce_flips(view, status);
+                    self.announce_target(view, status);
                 }
-                self.write_status(&view.namespace, cluster, &status).await?;
-                self.announce_flips(view, &status);
-                self.announce_target(view, &status);
+                self.announce_drift(view, plan);
             }
-        }
-        self.announce_drift(view, plan);
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// Writes what a cluster says of itself when nothing else can be said.
-    pub async fn write_cluster_status(
-        &self,
-        cluster: &EtcdCluster,
-        status: &EtcdClusterStatus,
-    ) -> Result<(), Error> {
-        if !self.mandate.holds() {
-            return Err(Error::Deposed);
-        }
-        self.write_status(cluster.metadata.namespace.as_deref().unwrap_or_default(), cluster, status).await
-    }
-
-    async fn report_member(
-        &self,
-        view: &ClusterView,
-        member: &MemberView,
-        status: &EtcdMemberStatus,
-    ) -> Result<(), Error> {
-        if let Some(look) = planner::look_before_record(member, status) {
-            self.looks.take(&view.namespace, &look).await?;
-        }
-        self.write_status(&view.namespace, &member.member, status).await
-    }
-
-    /// Writes a status that differs from the one seen. An action of this pass may have changed the rest of the object
-    /// since; a status that somebody else changed since is not overwritten.
-    async fn write_status<K>(&self, namespace: &str, seen: &K, status: &K::Status) -> Result<(), Error>
-    where
-        K: Cached + HasStatus<Status: PartialEq + Clone>,
-        K: Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + std::fmt::Debug,
-    {
-        if seen.status() == Some(status) {
-            return Ok(());
-        }
-        let name = seen.meta().name.clone().unwrap_or_default();
-        let what = format!("status of {} {name}", K::kind(&()));
-        let mut object = self.cache.latest(seen).unwrap_or_else(|| seen.clone());
-        if object.status() != seen.status() {
-            return Err(Error::Stale(what));
-        }
-        *object.status_mut() = Some(status.clone());
-        let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        match limited(&what, api.replace_status(&name, &PostParams::default(), &object)).await {
-            Ok(written) => {
-                self.cache.wrote(written);
-                Ok(())
-            }
-            Err(Error::Api { source, .. })
-                if is_reason(&source, "Conflict") || is_reason(&source, "NotFound") =>
-            {
-                Err(Error::Stale(what))
-            }
-            Err(error) => Err(error),
+            Told::Planned | Told::Changed(_) => {}
         }
     }
 
     /// An action was carried out.
-    pub fn done(&self, key: &Key, view: &ClusterView, action: &Action) {
+    fn done(&self, key: &Key, view: &ClusterView, action: &Action) {
         if action.is_progress() {
             info!(cluster = %key, "{action}");
         }
@@ -133,7 +48,7 @@ impl Reporter {
     }
 
     /// An action failed.
-    pub fn failed(&self, key: &Key, view: &ClusterView, error: &Error) {
+    fn failed(&self, key: &Key, view: &ClusterView, error: &Error) {
         match error {
             // Ordinary: somebody else wrote, or etcd is not ready for it yet. The next pass decides anew.
             Error::Stale(_) | Error::Deposed => tracing::debug!(cluster = %key, "{error}"),
@@ -143,7 +58,7 @@ impl Reporter {
             }
             Error::Refused(about) => self.complain(key, view, about),
             // The whole namespace goes; there is nobody left to tell.
-            Error::Api { source, .. } if is_terminating(source) => tracing::debug!(cluster = %key, "{error}"),
+            error if error.is_terminating() => tracing::debug!(cluster = %key, "{error}"),
             _ => {
                 warn!(cluster = %key, "{error}");
                 self.announce(view, Tone::Warning, "ReconcileFailed", error.to_string(), None);
@@ -152,7 +67,7 @@ impl Reporter {
     }
 
     /// Something only the user can change.
-    pub fn complain(&self, key: &Key, view: &ClusterView, about: &str) {
+    fn complain(&self, key: &Key, view: &ClusterView, about: &str) {
         warn!(cluster = %key, "{about}");
         self.announce(view, Tone::Warning, "Blocked", capitalized(about), None);
         // Without a cluster, those that it is about are told.
@@ -162,7 +77,7 @@ impl Reporter {
     }
 
     /// An object can not be read, so its cluster is left alone. `object` is its kind and name.
-    pub fn unreadable(&self, key: &Key, object: &str, why: &str) {
+    fn unreadable(&self, key: &Key, object: &str, why: &str) {
         let note =
             format!("{object} can not be read, its cluster is left alone until it is corrected: {why}");
         warn!(cluster = %key, "{note}");

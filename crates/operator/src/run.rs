@@ -14,20 +14,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::info;
 
-use crate::act::Actor;
 use crate::ambient::Real;
 use crate::args::Args;
 use crate::cache::{Cache, Key};
 use crate::events::Announcer;
 use crate::http;
 use crate::leader::{Candidate, Mandate};
-use crate::looks::Looks;
 use crate::metrics::Metrics;
-use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::reconcile::Reconciler;
 use crate::report::Reporter;
-use crate::stranded::Strandings;
+use crate::requests::Network;
 use crate::watch::{Pending, SILENCE, Watches};
 
 /// Passes under way get this long to end before the process does.
@@ -145,32 +142,15 @@ fn reconciler(
     mandate: Mandate,
     args: &Args,
 ) -> Reconciler {
-    let etcd: Arc<dyn etcd::Etcd> = Arc::new(etcd::Pool::default());
     let instance = std::env::var("HOSTNAME").ok();
-    let announcer = Announcer::new(client.clone(), instance);
     Reconciler {
-        observer: Observer {
-            strandings: Strandings::new(client.clone()),
-            etcd: etcd.clone(),
-            settings: args.settings(),
-            ambient: Arc::new(Real),
-        },
-        actor: Actor {
-            client: client.clone(),
-            looks: Looks { client: client.clone() },
-            cache: cache.clone(),
-            etcd,
-            mandate: mandate.clone(),
-        },
-        reporter: Reporter {
-            client: client.clone(),
-            looks: Looks { client: client.clone() },
-            cache: cache.clone(),
-            announcer,
-            mandate,
-        },
+        network: Network { client: client.clone(), etcd: Arc::new(etcd::Pool::default()) },
+        reporter: Reporter { announcer: Announcer::new(client.clone(), instance) },
+        settings: args.settings(),
+        ambient: Arc::new(Real),
         cache,
         metrics,
+        mandate,
         memory: Mutex::new(HashMap::new()),
         started: tokio::time::Instant::now(),
     }

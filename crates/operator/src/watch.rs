@@ -20,9 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use crate::act::API_LIMIT;
 use crate::cache::{Cache, Cached, Key, Listing};
 use crate::queue::Queue;
+use crate::requests::API_LIMIT;
 use crate::sentence::interruption;
 
 /// Objects in one part of a listing. On their way to structures they take many times the room of their text, six kinds at

@@ -12,6 +12,7 @@ mod cause;
 mod command;
 mod deletion;
 pub mod disruption;
+mod endpoint;
 mod evidence;
 mod healing;
 mod health;
@@ -24,12 +25,15 @@ mod network;
 mod news;
 mod orphans;
 mod outdated;
+pub mod pass;
 mod pause;
 mod pod;
 mod restraint;
+pub mod sentence;
 mod shrink;
 mod sightings;
 mod split;
+mod stranded;
 mod support;
 mod target;
 mod view;
@@ -45,6 +49,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
+pub use endpoint::{endpoint, is_minority, voters};
 pub use evidence::{
     Contradiction, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,
 };

@@ -8,11 +8,13 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use planner::Kind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::Key;
 use super::stored::{Shelf, Slot};
+use super::{Cache, Key};
 
 /// A kind that the cache holds.
 pub trait Cached:
@@ -122,4 +124,39 @@ pub(super) fn key_of_unreadable<K: Cached>(metadata: &ObjectMeta) -> Option<Key>
     let own = K::kind(&()) == EtcdCluster::kind(&());
     let name = if own { metadata.name.as_ref() } else { metadata.labels.as_ref()?.get(labels::CLUSTER) };
     Some(Key { namespace: metadata.namespace.clone()?, name: name?.clone() })
+}
+
+impl Cache {
+    /// Takes in the answer to one of our own writes.
+    pub fn wrote_as(&self, kind: Kind, object: &Value) {
+        match kind {
+            Kind::Cluster => self.wrote_value::<EtcdCluster>(object),
+            Kind::Member => self.wrote_value::<EtcdMember>(object),
+            Kind::Pod => self.wrote_value::<Pod>(object),
+            Kind::Claim => self.wrote_value::<PersistentVolumeClaim>(object),
+            Kind::Service => self.wrote_value::<Service>(object),
+            Kind::Budget => self.wrote_value::<PodDisruptionBudget>(object),
+            Kind::Volume | Kind::Node => {}
+        }
+    }
+
+    /// Takes out what we have deleted for good, or found to be gone.
+    pub fn gone_as(&self, kind: Kind, key: &Key, name: &str, uid: &str) {
+        match kind {
+            Kind::Cluster => self.gone::<EtcdCluster>(key, name, uid),
+            Kind::Member => self.gone::<EtcdMember>(key, name, uid),
+            Kind::Pod => self.gone::<Pod>(key, name, uid),
+            Kind::Claim => self.gone::<PersistentVolumeClaim>(key, name, uid),
+            Kind::Service => self.gone::<Service>(key, name, uid),
+            Kind::Budget => self.gone::<PodDisruptionBudget>(key, name, uid),
+            Kind::Volume | Kind::Node => {}
+        }
+    }
+
+    fn wrote_value<K: Cached>(&self, object: &Value) {
+        // What can not be read is left to the watch, which says so.
+        if let Ok(object) = K::deserialize(object) {
+            self.wrote(object);
+        }
+    }
 }

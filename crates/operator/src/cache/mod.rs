@@ -328,12 +328,6 @@ impl Cache {
         entry
     }
 
-    /// The newest known version of this very object: an action of the same pass may have changed it.
-    pub fn latest<K: Cached>(&self, object: &K) -> Option<K> {
-        let known = self.stored::<K>(object.meta().namespace.as_deref()?, &object.name_any())?;
-        (known.state.uid.as_deref() == object.meta().uid.as_deref()).then(|| known.unfold().ok())?
-    }
-
     fn stored<K: Cached>(&self, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         let mut inner = self.write();
         let home = inner.home(&id::<K>(namespace, name), namespace)?;

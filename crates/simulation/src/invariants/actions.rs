@@ -1,5 +1,6 @@
 //! What an action of the operator may not do, judged at the moment it is done: rules 1, 2, 6 and 7.
 
+use planner::pass::Request;
 use planner::{Action, ClusterView, Leaving, MemberView, Release};
 
 use super::{Violation, is_available, watch_quorums};
@@ -204,7 +205,7 @@ impl Before {
         evidence: Millis,
     ) -> Option<Violation> {
         let since = since(world, evidence);
-        let lost = self.quorum_kept(world, call, evidence);
+        let lost = self.quorum_kept(world, &call.request, evidence);
         if lost.is_some() {
             return lost;
         }
@@ -214,7 +215,7 @@ impl Before {
         if let Some(Action::DeletePod { uid, .. }) = action {
             return pods_kept(world, uid);
         }
-        if let crate::planner_loop::Call::ReplaceStatus(ETCD_CLUSTER, name, object) = call {
+        if let Request::ReplaceStatus { kind: planner::Kind::Cluster, name, object } = &call.request {
             return confirmed(world, name, object, since);
         }
         None

@@ -1,10 +1,8 @@
-//! The fast speed: the planner, with the operator's own cache, driven directly. Every call of a pass is a step of its own,
-//! so that anything can happen between two of them: the world moves on, the process dies, another replica takes over.
+//! The fast speed: the operator's own passes and its own cache, driven directly. Between any two calls of a pass anything can
+//! happen: the world moves on, the process dies, another replica takes over.
 
-mod act;
+mod broken;
 mod call;
-mod memory;
-mod pass;
 mod steps;
 mod watch;
 
@@ -13,6 +11,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use operator::cache::Key;
 use planner::Settings;
+use planner::pass::Memory;
 
 use crate::coverage::Coverage;
 use crate::invariants::{self, Rest, Violation};
@@ -23,11 +22,11 @@ use crate::world::agenda::Event;
 use crate::world::{Order, World, namespace};
 use crate::{Millis, Outcome};
 
-use memory::Memory;
-use pass::Pass;
+use broken::Broken;
+use steps::Playing;
 use watch::Eyes;
 
-pub use call::{Call, EtcdCall};
+pub use call::Call;
 
 /// How long a cluster may take to come to rest after the last fault.
 const PATIENCE: Millis = 40 * MINUTE;
@@ -51,7 +50,7 @@ struct Operator {
 #[derive(Default)]
 struct Worker {
     memory: Memory,
-    pass: Option<Pass>,
+    playing: Option<Playing>,
     due: Option<Millis>,
     /// Touched while it was worked on.
     dirty: bool,
@@ -68,6 +67,8 @@ pub struct Simulation<'r> {
     skew: i64,
     mutation: &'static Mutation,
     late: BTreeMap<u64, Call>,
+    /// Calls that arrived late so far.
+    calls: u64,
     /// Only for an operator that is broken that way.
     old_lists: BTreeMap<String, planner::Seen<etcd::Membership>>,
     /// The last line about each cluster.
@@ -112,6 +113,7 @@ impl<'r> Simulation<'r> {
             skew: 0,
             mutation,
             late: BTreeMap::new(),
+            calls: 0,
             old_lists: BTreeMap::new(),
             told: BTreeMap::new(),
             coverage: Coverage::default(),
@@ -167,7 +169,7 @@ impl<'r> Simulation<'r> {
             Event::End(id) => self.end(id),
             Event::Late(number) => {
                 if let Some(call) = self.late.remove(&number) {
-                    self.world.note(|_| format!("a call arrives late: {}", steps::describe(&call)));
+                    self.world.note(|_| format!("a call arrives late: {}", call.describe()));
                     let _ = self.observed_write(&call, None, 0);
                 }
             }
@@ -307,7 +309,7 @@ impl<'r> Simulation<'r> {
         let now = self.world.now;
         let Some(operator) = self.operators.get_mut(&id) else { return };
         let worker = operator.workers.entry(key.clone()).or_default();
-        if worker.pass.is_some() {
+        if worker.is_busy() {
             worker.dirty = true;
         } else if worker.due != Some(now) {
             worker.due = Some(now);

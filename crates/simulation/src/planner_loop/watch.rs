@@ -91,29 +91,6 @@ impl Eyes {
         }
         keys
     }
-
-    /// Takes out what the operator has deleted for good, or found to be gone.
-    pub fn gone(&self, kind: crate::apiserver::Kind, key: &Key, name: &str, uid: &str) {
-        match WATCHED.iter().position(|k| *k == kind) {
-            Some(1) => self.cache.gone::<EtcdMember>(key, name, uid),
-            Some(2) => self.cache.gone::<Pod>(key, name, uid),
-            Some(5) => self.cache.gone::<PodDisruptionBudget>(key, name, uid),
-            _ => {}
-        }
-    }
-
-    /// Takes in the answer to one of the operator's own writes.
-    pub fn wrote(&self, kind: crate::apiserver::Kind, object: &Value) {
-        let Some(kind) = WATCHED.iter().position(|k| *k == kind) else { return };
-        match kind {
-            0 => wrote::<EtcdCluster>(&self.cache, object),
-            1 => wrote::<EtcdMember>(&self.cache, object),
-            2 => wrote::<Pod>(&self.cache, object),
-            3 => wrote::<PersistentVolumeClaim>(&self.cache, object),
-            4 => wrote::<Service>(&self.cache, object),
-            _ => wrote::<PodDisruptionBudget>(&self.cache, object),
-        }
-    }
 }
 
 fn tell(cache: &Cache, kind: usize, event: &Event, listing: &Listing) -> Vec<Key> {
@@ -180,10 +157,4 @@ fn shown<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &
 
 fn deleted<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) -> Vec<Key> {
     decode::<K>(object).map(|object| cache.deleted(&object)).unwrap_or_default()
-}
-
-fn wrote<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) {
-    if let Some(object) = decode::<K>(object) {
-        cache.wrote(object);
-    }
 }

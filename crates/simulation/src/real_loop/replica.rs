@@ -7,18 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use operator::act::Actor;
 use operator::ambient::Ambient;
 use operator::cache::{Cache, Key};
 use operator::events::Announcer;
 use operator::leader::Mandate;
-use operator::looks::Looks;
 use operator::metrics::Metrics;
-use operator::observe::Observer;
 use operator::queue::Queue;
 use operator::reconcile::Reconciler;
 use operator::report::Reporter;
-use operator::stranded::Strandings;
+use operator::requests::Network;
 use operator::watch::{Pending, Watches};
 use planner::Settings;
 use rand::RngExt as _;
@@ -81,29 +78,12 @@ fn reconciler(stage: &Stage, client: kube::Client, cache: Arc<Cache>) -> Reconci
             .map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
         ..Settings::default()
     };
-    let announcer = Announcer::new(client.clone(), None);
-    let ambient = Arc::new(Simulated { stage: stage.clone() });
     Reconciler {
-        observer: Observer {
-            strandings: Strandings::new(client.clone()),
-            etcd: etcd.clone(),
-            settings,
-            ambient,
-        },
-        actor: Actor {
-            client: client.clone(),
-            looks: Looks { client: client.clone() },
-            cache: cache.clone(),
-            etcd,
-            mandate: Mandate::default(),
-        },
-        reporter: Reporter {
-            looks: Looks { client: client.clone() },
-            client,
-            cache: cache.clone(),
-            announcer,
-            mandate: Mandate::default(),
-        },
+        reporter: Reporter { announcer: Announcer::new(client.clone(), None) },
+        network: Network { client, etcd },
+        mandate: Mandate::default(),
+        settings,
+        ambient: Arc::new(Simulated { stage: stage.clone() }),
         cache,
         metrics: Arc::new(Metrics::default()),
         memory: Mutex::new(HashMap::new()),

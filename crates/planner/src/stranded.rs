@@ -1,78 +1,29 @@
 //! Whether a volume can be used anywhere at all. A Pod without a node has lost its data only if its volume is tied to nodes
 //! of which none is there and takes Pods; one that merely lacks processors, memory or a rule's blessing has lost nothing
-//! (T27). Looked up only for Pods that have no node, and remembered for a moment.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+//! (T27).
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, Pod};
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
-use planner::ClusterView;
-use tokio::time::Instant;
-
-use crate::act::limited;
-
-/// Nodes come and go slowly, beside the time a Pod is waited for.
-const FRESH: Duration = Duration::from_secs(20);
-
-/// Finds out.
-pub struct Strandings {
-    pub client: Client,
-    known: Mutex<HashMap<String, (Instant, bool)>>,
-}
-
-impl Strandings {
-    pub fn new(client: Client) -> Self {
-        Self { client, known: Mutex::default() }
-    }
-
-    /// Notes for every member whose Pod has no node whether its volume has.
-    pub async fn look(&self, view: &mut ClusterView) {
-        for member in &mut view.members {
-            let volume = member.volume.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
-            if let Some(volume) = volume.filter(|_| member.pod.as_ref().is_some_and(has_no_node)) {
-                member.stranded = self.is_stranded(&volume).await;
-            }
-        }
-    }
-
-    async fn is_stranded(&self, volume: &str) -> bool {
-        let now = Instant::now();
-        let known = |map: &HashMap<String, (Instant, bool)>| map.get(volume).copied();
-        let before = known(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some((_, stranded)) = before.filter(|(at, _)| now.duration_since(*at) < FRESH) {
-            return stranded;
-        }
-        let stranded = self.ask(volume).await.unwrap_or_else(|why| {
-            tracing::debug!(volume, "whether it can be used on any node is not known: {why}");
-            false
-        });
-        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, (at, _)| now.duration_since(*at) < FRESH);
-        all.insert(volume.to_owned(), (now, stranded));
-        stranded
-    }
-
-    async fn ask(&self, volume: &str) -> Result<bool, crate::act::Error> {
-        let what = format!("PersistentVolume {volume}");
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        let Some(found) = limited(&what, volumes.get_opt(volume)).await? else { return Ok(false) };
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let nodes = limited("the nodes", nodes.list(&ListParams::default())).await?;
-        Ok(is_stranded(&found, &nodes.items))
-    }
-}
+use kube::ResourceExt;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 /// Whether the scheduler has no place for a Pod.
-pub fn has_no_node(pod: &Pod) -> bool {
+pub(crate) fn has_no_node(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
     conditions.into_iter().any(|c| c.type_ == "PodScheduled" && c.status == "False")
 }
 
+/// The same for objects as they were read; one that can not be understood is not stranded.
+pub(crate) fn judge(volume: &Value, nodes: &[Value]) -> bool {
+    let nodes: Result<Vec<_>, _> = nodes.iter().map(Node::deserialize).collect();
+    match (PersistentVolume::deserialize(volume), nodes) {
+        (Ok(volume), Ok(nodes)) => is_stranded(&volume, &nodes),
+        _ => false,
+    }
+}
+
 /// Whether a volume is tied to nodes, and none of these is there, ready, and takes Pods.
-pub fn is_stranded(volume: &PersistentVolume, nodes: &[Node]) -> bool {
+fn is_stranded(volume: &PersistentVolume, nodes: &[Node]) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
     let Some(selector) = affinity else { return false };
     let usable = |node: &&Node| {
@@ -128,7 +79,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn volume(terms: &serde_json::Value) -> PersistentVolume {
+    fn volume(terms: &Value) -> PersistentVolume {
         serde_json::from_value(
             json!({ "spec": { "nodeAffinity": { "required": { "nodeSelectorTerms": terms } } } }),
         )

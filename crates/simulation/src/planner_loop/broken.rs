@@ -1,0 +1,46 @@
+//! How an operator behaves that is broken on purpose; one that is not behaves as it should.
+
+use std::collections::BTreeMap;
+
+use api::EtcdMemberStatus;
+use etcd::Membership;
+use jiff::Timestamp;
+use planner::pass::{Conduct, Sound};
+use planner::{Action, ClusterView, Look, MemberView, Plan, Seen};
+
+use crate::mutations::{Mutation, NONE};
+
+/// An operator with a flaw.
+pub struct Broken {
+    pub mutation: &'static Mutation,
+    /// The last list of each cluster, for one that works with old ones.
+    pub lists: BTreeMap<String, Seen<Membership>>,
+}
+
+impl Conduct for Broken {
+    fn plan(&self, view: &mut ClusterView, now: Timestamp) -> Plan {
+        if std::ptr::eq(self.mutation, &raw const NONE) {
+            return Sound.plan(view, now);
+        }
+        if self.mutation.keeps_list && view.etcd.membership.is_none() {
+            view.etcd.membership = self.lists.get(&view.name).cloned();
+        }
+        let mut believed = view.clone();
+        (self.mutation.before)(&mut believed);
+        let mut plan = planner::plan(&believed, now);
+        (self.mutation.after)(&believed, &mut plan);
+        plan
+    }
+
+    fn looks(&self, view: &ClusterView, action: &Action) -> Vec<Look> {
+        if self.mutation.blind { vec![] } else { Sound.looks(view, action) }
+    }
+
+    fn look_before_record(&self, member: &MemberView, status: &EtcdMemberStatus) -> Option<Look> {
+        Sound.look_before_record(member, status).filter(|_| !self.mutation.records_unseen)
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.mutation.stops
+    }
+}
