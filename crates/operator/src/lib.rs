@@ -1,19 +1,8 @@
-//! The operator process. Events from watches put the keys of EtcdClusters into the [`queue`]; [`reconcile`] plays a pass for
-//! each: [`observe`] makes a view of what the cache has, `planner::pass` says what to ask and what answers mean,
-//! [`requests`] asks, [`report`] tells. Nothing that an event can announce is waited for with a timer.
+//! The operator process. [`runtime`] is what any controller needs; [`cluster`] looks after EtcdClusters with it. Events from
+//! watches put keys into a queue, and a pass is played for each: `planner::pass` says what to ask and what answers mean.
+//! Nothing that an event can announce is waited for with a timer.
 
-pub mod ambient;
 pub mod args;
-pub mod cache;
-pub mod events;
-pub mod http;
-pub mod leader;
-pub mod metrics;
-pub mod observe;
-pub mod queue;
-pub mod reconcile;
-pub mod report;
-pub mod requests;
+pub mod cluster;
 pub mod run;
-pub mod sentence;
-pub mod watch;
+pub mod runtime;

@@ -14,18 +14,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::info;
 
-use crate::ambient::Real;
 use crate::args::Args;
-use crate::cache::{Cache, Key};
-use crate::events::Announcer;
-use crate::http;
-use crate::leader::{Candidate, Mandate};
-use crate::metrics::Metrics;
-use crate::queue::Queue;
-use crate::reconcile::Reconciler;
-use crate::report::Reporter;
-use crate::requests::Network;
-use crate::watch::{Pending, SILENCE, Watches};
+use crate::cluster::reconcile::Reconciler;
+use crate::cluster::report::Reporter;
+use crate::runtime::ambient::Real;
+use crate::runtime::cache::{Cache, Key};
+use crate::runtime::events::Announcer;
+use crate::runtime::http;
+use crate::runtime::leader::{Candidate, Mandate};
+use crate::runtime::metrics::Metrics;
+use crate::runtime::queue::Queue;
+use crate::runtime::requests::Network;
+use crate::runtime::watch::{Pending, SILENCE, Watches};
 
 /// Passes under way get this long to end before the process does.
 const DRAIN: Duration = Duration::from_secs(5);

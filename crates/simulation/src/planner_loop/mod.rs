@@ -9,7 +9,7 @@ mod watch;
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use operator::cache::Key;
+use operator::runtime::cache::Key;
 use planner::Settings;
 use planner::pass::Memory;
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use operator::cache::Key;
-use operator::observe;
+use operator::cluster::observe;
+use operator::runtime::cache::Key;
 use planner::pass::{Answer, Around, Change, EtcdCall, Failure, Pass, Request, Step, Ticket, Told};
 use rand::RngExt;
 

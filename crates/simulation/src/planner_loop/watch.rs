@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::{EtcdCluster, EtcdMember, labels};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use operator::cache::{Cache, Cached, Key, Listing};
+use operator::runtime::cache::{Cache, Cached, Key, Listing};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

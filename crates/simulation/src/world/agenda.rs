@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use operator::cache::Key;
+use operator::runtime::cache::Key;
 
 use crate::Millis;
 

@@ -11,8 +11,8 @@ use kube::runtime::reflector::{self, reflector};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::Event};
 use kube::{Error, Resource as _, ResourceExt as _};
-use operator::events::{Announcer, News, Tone};
-use operator::leader::{Candidate, Mandate};
+use operator::runtime::events::{Announcer, News, Tone};
+use operator::runtime::leader::{Candidate, Mandate};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -301,7 +301,7 @@ async fn the_operator_leads_and_tells() {
     let shared = shared();
     let client = shared.client("operator", "ns");
     Candidate::new(client.clone(), "ns", Mandate::default()).win().await;
-    let lease = shared.with(|server, _| server.get(LEASE, "ns", operator::leader::LEASE)).unwrap();
+    let lease = shared.with(|server, _| server.get(LEASE, "ns", operator::runtime::leader::LEASE)).unwrap();
     assert!(lease["spec"]["holderIdentity"].is_string());
     let other =
         timeout(Duration::from_secs(5), Candidate::new(client.clone(), "ns", Mandate::default()).win()).await;

@@ -21,8 +21,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::requests::{API_LIMIT, is_reason, is_terminating};
-use crate::sentence::refusal;
+use crate::runtime::requests::{API_LIMIT, is_reason, is_terminating};
+use crate::runtime::sentence::refusal;
 use planner::sentence::{cut, silence};
 
 const CONTROLLER: &str = "etcd-operator";

@@ -15,7 +15,7 @@ use planner::Kind;
 use planner::pass::{Answer, EtcdCall, Failure, Request};
 use serde_json::Value;
 
-use crate::sentence;
+use crate::runtime::sentence;
 
 /// An API server that needs longer is not going to answer.
 pub const API_LIMIT: Duration = Duration::from_secs(10);

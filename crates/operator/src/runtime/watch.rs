@@ -20,10 +20,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use crate::cache::{Cache, Cached, Key, Listing};
-use crate::queue::Queue;
-use crate::requests::API_LIMIT;
-use crate::sentence::interruption;
+use crate::runtime::cache::{Cache, Cached, Key, Listing};
+use crate::runtime::queue::Queue;
+use crate::runtime::requests::API_LIMIT;
+use crate::runtime::sentence::interruption;
 
 /// Objects in one part of a listing. On their way to structures they take many times the room of their text, six kinds at
 /// once, and that is what a restarted operator needs most memory for.

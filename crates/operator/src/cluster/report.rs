@@ -8,8 +8,8 @@ use planner::pass::{Error, Told};
 use planner::{Action, ClusterView, Plan};
 use tracing::{info, warn};
 
-use crate::cache::Key;
-use crate::events::{Announcer, News, Tone};
+use crate::runtime::cache::Key;
+use crate::runtime::events::{Announcer, News, Tone};
 
 /// Tells.
 pub struct Reporter {

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::leader::LEASE;
+use crate::runtime::leader::LEASE;
 
 /// The Go operator's name for what reconciles clusters.
 const CONTROLLER: &str = "etcdcluster";

@@ -10,13 +10,13 @@ use planner::Settings;
 use planner::pass::{Around, Change, Memory, Pass, Sound, Step, Told};
 use tokio::time::Instant;
 
-use crate::ambient::Ambient;
-use crate::cache::{Cache, Key};
-use crate::leader::Mandate;
-use crate::metrics::Metrics;
-use crate::observe;
-use crate::report::Reporter;
-use crate::requests::Network;
+use crate::cluster::observe;
+use crate::cluster::report::Reporter;
+use crate::runtime::ambient::Ambient;
+use crate::runtime::cache::{Cache, Key};
+use crate::runtime::leader::Mandate;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::requests::Network;
 
 /// Looks after clusters.
 pub struct Reconciler {

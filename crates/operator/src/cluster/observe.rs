@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use planner::{ClusterView, Kind, MemberView, Settings, Stray};
 
-use crate::cache::{Entry, Key};
+use crate::runtime::cache::{Entry, Key};
 
 /// What the cache has of a cluster; etcd has not been asked yet.
 pub fn view(key: &Key, mut entry: Entry, settings: Settings, entropy: u64) -> ClusterView {

@@ -11,8 +11,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tracing::{debug, info};
 
-use crate::requests::is_reason;
-use crate::sentence::refusal;
+use crate::runtime::requests::is_reason;
+use crate::runtime::sentence::refusal;
 
 /// The Go operator's lease: while one of the two holds it, the other waits.
 pub const LEASE: &str = "aa20b3a9.etcd-operator.cozystack.io";

@@ -10,10 +10,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use crate::cache::{Cache, Key};
-use crate::metrics::Metrics;
-use crate::queue::Queue;
-use crate::watch::Pending;
+use crate::runtime::cache::{Cache, Key};
+use crate::runtime::metrics::Metrics;
+use crate::runtime::queue::Queue;
+use crate::runtime::watch::Pending;
 
 /// `/healthz` says that the process runs. `/readyz` also that it has read everything it is responsible for: without the
 /// permission to do so, it is not ready.

@@ -1,0 +1,13 @@
+//! What any controller needs, and nothing of what one is about: watches that fill a [`cache`], a [`queue`] of keys,
+//! [leadership](leader), bounded [`requests`] to the API server and to etcd, [`events`], [`metrics`], and [probes](http).
+
+pub mod ambient;
+pub mod cache;
+pub mod events;
+pub mod http;
+pub mod leader;
+pub mod metrics;
+pub mod queue;
+pub mod requests;
+pub mod sentence;
+pub mod watch;
