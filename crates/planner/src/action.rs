@@ -131,6 +131,12 @@ pub enum Action {
         uid: String,
         initial_cluster: String,
     },
+    /// Tells the Pod of a seed that goes, and has never served, not to start any more: whoever reached it after the last look
+    /// would write to what is about to be deleted.
+    WithdrawPod {
+        name: String,
+        uid: String,
+    },
     /// Adds a member to etcd, without a vote.
     AddLearner {
         member: String,
@@ -269,7 +275,8 @@ impl Action {
             | Self::ReleaseMember { name, .. }
             | Self::DeletePod { name, .. }
             | Self::LabelPod { name, .. }
-            | Self::SettlePod { name, .. } => Some(name),
+            | Self::SettlePod { name, .. }
+            | Self::WithdrawPod { name, .. } => Some(name),
             Self::AddLearner { member, .. }
             | Self::Promote { member, .. }
             | Self::RemoveFromEtcd { member, .. }
@@ -382,6 +389,7 @@ impl fmt::Display for Action {
             Self::DeletePod { name, .. } => write!(f, "deleted Pod {name}"),
             Self::LabelPod { name, voter: true, .. } => write!(f, "Pod {name} is labelled as a voter"),
             Self::LabelPod { name, .. } => write!(f, "Pod {name} is no longer labelled as a voter"),
+            Self::WithdrawPod { name, .. } => write!(f, "Pod {name} is told not to start, its member goes"),
             Self::SettlePod { name, .. } => {
                 write!(f, "Pod {name} is told to start as an existing member from now on")
             }

@@ -154,14 +154,26 @@ pub(crate) fn is_fixed_to_form(pod: &Pod) -> bool {
     fixed && flags.is_some_and(|flags| flags.iter().any(|flag| flag == "--initial-cluster-state=new"))
 }
 
+/// Instead of `new`: etcd does not know the word, and ends before it has made anything.
+pub const WITHDRAWN: &str = "withdrawn";
+
+/// Whether etcd in this Pod can still be told how to start: it reads that off annotations, at every start.
+pub(crate) fn can_be_told(pod: &Pod) -> bool {
+    let flags = etcd_container(pod).and_then(|c| c.command.as_ref());
+    flags.is_some_and(|flags| flags.iter().any(|flag| flag.contains(&format!("$({INITIAL_CLUSTER})"))))
+}
+
+/// Whether etcd in this Pod has been told not to start at all.
+pub(crate) fn is_withdrawn(pod: &Pod) -> bool {
+    can_be_told(pod)
+        && pod.annotations().get(annotation::INITIAL_CLUSTER_STATE).is_some_and(|state| state == WITHDRAWN)
+}
+
 /// Whether a restart of etcd in this Pod could begin anew. A Pod that was made with fixed flags can not be helped.
 pub(crate) fn may_begin_anew(pod: &Pod, alone: &str) -> bool {
     let value = |key: &str| pod.annotations().get(key);
-    let flags = etcd_container(pod).and_then(|c| c.command.as_ref());
     // Without them such a Pod could not start at all.
-    let reads =
-        flags.is_some_and(|flags| flags.iter().any(|flag| flag.contains(&format!("$({INITIAL_CLUSTER})"))));
-    let missing = |key: &str| reads && value(key).is_none();
+    let missing = |key: &str| can_be_told(pod) && value(key).is_none();
     value(annotation::INITIAL_CLUSTER).is_some_and(|list| list != alone)
         || value(annotation::INITIAL_CLUSTER_STATE).is_some_and(|state| state != "existing")
         || missing(annotation::INITIAL_CLUSTER)

@@ -175,7 +175,7 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
                  EtcdCluster"
             ));
             plan.look_again(Next::Soon);
-        } else {
+        } else if outdated::withdraw(member, plan) {
             plan.act(release(member, Release::NeverFormed));
         }
         return;
@@ -365,7 +365,12 @@ mod tests {
         assert!(pod.annotations().contains_key(labels::annotation::FIRST_START));
         crate::fixtures::unready(pod);
         pod.status.as_mut().unwrap().container_statuses = None;
-        assert!(lets_go(&world), "its first Pod has never run");
+        assert!(!lets_go(&world), "it may start at any moment");
+        assert!(matches!(&world.pass()[..], [Action::WithdrawPod { .. }]));
+        world.member(0).seen.withdrawn = Some(jiff::SignedDuration::from_secs(4));
+        assert!(!lets_go(&world), "it may have started before it was told");
+        world.member(0).seen.withdrawn = Some(jiff::SignedDuration::from_secs(5));
+        assert!(lets_go(&world), "its first Pod has never run, and never will");
         world.member(0).pod.as_mut().unwrap().annotations_mut().remove(labels::annotation::FIRST_START);
         assert!(!lets_go(&world), "another one may have run before");
         world.member(0).pod = None;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::action::{Action, Ending, Leaving, Loss, Release};
 use crate::view::{ClusterView, MemberView, controller_uid};
-use crate::{Kind, healing, identity, outdated};
+use crate::{Kind, command, healing, identity, outdated};
 
 /// Which objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +68,9 @@ pub enum Must {
     BeUnschedulable { uid: String },
     /// The member of this UID, which is not on record as having joined.
     NeverHaveJoined { uid: String },
-    /// The Pod of this UID, which goes with its member, and whose etcd has never been ready.
-    NeverHaveServed { uid: String, member: String },
+    /// The Pod of this UID, which goes with its member, and whose etcd has never been ready; and, if it can be told at all,
+    /// has been told not to start.
+    NeverHaveServed { uid: String, member: String, withdrawn: bool },
     /// The member of this UID, paused.
     BePaused { uid: String },
 }
@@ -185,9 +186,10 @@ impl Look {
             Must::NeverHaveJoined { uid } => {
                 this(uid).is_some_and(|m| m["status"]["memberID"].as_str().unwrap_or("").is_empty())
             }
-            Must::NeverHaveServed { uid, member } => this(uid)
+            Must::NeverHaveServed { uid, member, withdrawn } => this(uid)
                 .filter(|pod| controller(pod) == Some(member))
                 .and_then(pod)
+                .filter(|pod| !withdrawn || command::is_withdrawn(pod) || !command::can_be_told(pod))
                 .is_some_and(|pod| healing::never_served(&pod)),
             Must::BePaused { uid } => this(uid).is_some_and(|m| m["spec"]["dormant"] == Value::Bool(true)),
         };
@@ -260,8 +262,11 @@ impl fmt::Display for Must {
             Self::BeSilent { .. } => "is gone, or not Ready",
             Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
             Self::NeverHaveJoined { .. } => "is the one that was seen, and has no memberID",
-            Self::NeverHaveServed { .. } => {
+            Self::NeverHaveServed { withdrawn: false, .. } => {
                 "is the one that was seen, goes with its member, and has never served"
+            }
+            Self::NeverHaveServed { .. } => {
+                "is the one that was seen, goes with its member, has never served, and was told not to start"
             }
             Self::BePaused { .. } => "is the one that was seen, and is paused",
         })
@@ -382,6 +387,11 @@ impl Action {
                 };
                 member.map(gone).unwrap_or_default()
             }
+            Self::WithdrawPod { name, uid } => {
+                let member = view.members.iter().find(|m| m.name() == name).map(|m| m.uid().to_owned());
+                let (uid, member) = (uid.clone(), member.unwrap_or_default());
+                vec![Look::named(Kind::Pod, name, Must::NeverHaveServed { uid, member, withdrawn: false })]
+            }
             Self::SeekLost { name, loss } => look_for(view, name, *loss),
             Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
             Self::DeletePod { name, uid, because } => match because {
@@ -412,7 +422,7 @@ fn looks_for_a_blank(view: &ClusterView, seed: &MemberView) -> Vec<Look> {
             let must = if ended {
                 Must::HaveEnded { uid }
             } else {
-                Must::NeverHaveServed { uid, member: seed.uid().to_owned() }
+                Must::NeverHaveServed { uid, member: seed.uid().to_owned(), withdrawn: true }
             };
             looks.push(Look::named(Kind::Pod, name, must));
         }
@@ -568,6 +578,7 @@ mod tests {
                 Ending::Paused { .. } => "delete the Pod of a paused member",
                 Ending::Overtaken { .. } => "delete the Pod of a joiner that was told an old list",
             },
+            Action::WithdrawPod { .. } => "tell the Pod of a seed that goes not to start",
             Action::CreateVolume(_) => "make a blank claim for a member",
             Action::DeleteBudget { .. } => "delete the PodDisruptionBudget",
             Action::AdoptMember { .. } | Action::AdoptService { .. } | Action::AdoptBudget { .. } => {
@@ -660,6 +671,7 @@ mod tests {
             end(Ending::Ended),
             end(Ending::Paused { member: uid() }),
             end(Ending::Overtaken { member: uid() }),
+            Action::WithdrawPod { name: name(), uid: uid() },
             Action::DeleteBudget { name: "my-etcd".to_owned(), uid: String::new() },
             Action::AdoptMember { name: name(), uid: uid(), owners: ours() },
             Action::ConfirmMember { name: name(), uid: uid(), cluster: String::new() },

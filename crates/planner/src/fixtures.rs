@@ -220,6 +220,15 @@ impl World {
                     pod.labels_mut().remove(labels::ROLE);
                 }
             }
+            Action::WithdrawPod { name, .. } => {
+                let member = self.find(name);
+                let annotations = member.pod.as_mut().unwrap().annotations_mut();
+                annotations.insert(
+                    labels::annotation::INITIAL_CLUSTER_STATE.into(),
+                    crate::command::WITHDRAWN.into(),
+                );
+                member.seen.withdrawn = Some(jiff::SignedDuration::from_mins(1));
+            }
             Action::SettlePod { name, initial_cluster, .. } => {
                 let annotations = self.find(name).pod.as_mut().unwrap().annotations_mut();
                 annotations.insert(labels::annotation::INITIAL_CLUSTER.into(), initial_cluster.clone());

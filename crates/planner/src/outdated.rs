@@ -3,12 +3,16 @@
 
 use api::{EtcdMemberSpec, ObservedSpec, labels};
 use etcd::Membership;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 
 use crate::healing::{etcd_status, has_ended, never_served};
 use crate::view::{Assessed, MemberView, Scene, controller_uid};
-use crate::{Action, Leaving, Plan};
+use crate::{Action, Leaving, Next, Plan, command};
+
+/// By then a kubelet has told that it has started something, and knows that it must not.
+const HEARD: SignedDuration = SignedDuration::from_secs(5);
 
 /// Takes out one such joiner of a formed cluster. True when there is one.
 pub(crate) fn remake_joiner(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
@@ -19,15 +23,37 @@ pub(crate) fn remake_joiner(scene: &Scene<'_>, list: &Membership, plan: &mut Pla
 
 /// Takes out a seed that has formed nothing. True when there is one.
 pub(crate) fn remake_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
-    let alone = scene.members.len() == 1;
-    remake(Some(seed).filter(|seed| alone && is_outdated(scene, seed)), plan)
+    // One that was told not to start never will, even if the spec is as it was again.
+    let withdrawn = seed.pod.as_ref().is_some_and(command::is_withdrawn);
+    let goes = is_outdated(scene, seed) || (withdrawn && is_fresh(seed));
+    goes && scene.members.len() == 1 && let_seed_go(seed, plan)
 }
 
 /// Takes out a seed that nobody wants any more, if it has formed nothing and is not about to. True when it is.
 pub(crate) fn withdraw_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
     let alone = scene.members.len() == 1;
     let stuck = seed.pod.as_ref().is_none_or(is_stuck);
-    remake(Some(seed).filter(|seed| alone && is_fresh(seed) && stuck), plan)
+    alone && is_fresh(seed) && stuck && let_seed_go(seed, plan)
+}
+
+fn let_seed_go(seed: &Assessed<'_>, plan: &mut Plan) -> bool {
+    !withdraw(seed, plan) || remake(Some(seed), plan)
+}
+
+/// Makes sure that a seed can not start any more before it goes with its data. True when it can not: it was told, and has had
+/// the time to say that it had started before that.
+pub(crate) fn withdraw(seed: &MemberView, plan: &mut Plan) -> bool {
+    let startable = |pod: &&Pod| command::can_be_told(pod) && !has_ended(pod);
+    let Some(pod) = seed.pod.as_ref().filter(startable) else { return true };
+    if !command::is_withdrawn(pod) {
+        let (name, uid) = (seed.name().to_owned(), pod.metadata.uid.clone().unwrap_or_default());
+        plan.act(Action::WithdrawPod { name, uid });
+    }
+    let has_waited = seed.seen.withdrawn.is_some_and(|since| since >= HEARD);
+    if !has_waited {
+        plan.look_again(Next::Soon);
+    }
+    has_waited
 }
 
 /// Whether the etcd of a Pod can not start as things are: no node takes it, it has ended, or its container can not be made.

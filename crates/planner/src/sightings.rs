@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::healing::etcd_status;
 use crate::member_status::is_pod_ready;
-use crate::{ClusterView, MemberView, split};
+use crate::{ClusterView, MemberView, command, split};
 
 /// For how long the operator has seen a member in a state; absent while it is not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct Sightings {
     /// Its etcd answers, and its Pod is not ready.
     #[serde(default)]
     pub unprobed: Option<SignedDuration>,
+    /// Its etcd has been told not to start.
+    #[serde(default)]
+    pub withdrawn: Option<SignedDuration>,
     /// How often its container was restarted since it fell silent.
     pub restarts: i32,
     /// The etcd of its Pod has applied less than it had before: it has lost its data since, and begun anew.
@@ -49,6 +52,7 @@ enum State {
     Ending,
     Unschedulable,
     Unprobed,
+    Withdrawn,
     Disputed,
 }
 
@@ -99,6 +103,7 @@ impl Watchman {
                 ending: note(State::Ending, pod(|p| p.metadata.deletion_timestamp.is_some())),
                 unschedulable: note(State::Unschedulable, pod(|p| unschedulable(p).is_some())),
                 unprobed: note(State::Unprobed, pod(|p| !is_pod_ready(p)).filter(|_| silent.is_none())),
+                withdrawn: note(State::Withdrawn, pod(command::is_withdrawn)),
                 regressed: applied.is_some_and(|(_, regressed)| *regressed),
             };
         }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::cluster::observe;
 use crate::cluster::report::Reporter;
 use crate::runtime::ambient::Ambient;
-use crate::runtime::cache::{Cache, Key};
+use crate::runtime::cache::{Cache, Key, Known};
 use crate::runtime::leader::Mandate;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::requests::Network;
@@ -42,15 +42,16 @@ impl Reconciler {
             return None;
         }
         let memory = self.memory().get(key).cloned().unwrap_or_default();
+        let known = Known { cache: &self.cache, namespace: &key.namespace };
         let mut pass = match entry.malformed.pop_first() {
             Some((object, why)) => {
                 let cluster = entry.clusters.remove(&key.name);
                 let of = (key.namespace.as_str(), key.name.as_str());
-                Pass::unreadable(of, cluster, (&object, &why), memory, Sound, &self.around())
+                Pass::unreadable(of, cluster, (&object, &why), memory, Sound, &self.around(&known))
             }
             None => {
                 let view = observe::view(key, entry, self.settings.clone(), self.ambient.entropy());
-                Pass::begin(view, memory, Sound, &self.around())
+                Pass::begin(view, memory, Sound, &self.around(&known))
             }
         };
         self.play(key, &mut pass).await;
@@ -62,9 +63,10 @@ impl Reconciler {
 
     /// Sends what the pass asks, several requests at once if it does, until it has come to its end.
     async fn play(&self, key: &Key, pass: &mut Pass) {
+        let known = Known { cache: &self.cache, namespace: &key.namespace };
         let mut asked = FuturesUnordered::new();
         loop {
-            let step = pass.next(&self.around());
+            let step = pass.next(&self.around(&known));
             self.take_in(key, pass);
             match step {
                 Step::Ask(ticket, request) => {
@@ -73,15 +75,16 @@ impl Reconciler {
                 Step::Wait => {
                     // A pass that waits has asked somebody.
                     let Some((ticket, answer)) = asked.next().await else { return };
-                    pass.hear(ticket, answer, &self.around());
+                    pass.hear(ticket, answer, &self.around(&known));
                 }
                 Step::Over => return,
             }
         }
     }
 
-    fn around(&self) -> Around {
-        Around { now: self.started.elapsed(), wall: self.ambient.now(), leads: self.mandate.holds() }
+    fn around<'a>(&self, known: &'a Known<'_>) -> Around<'a> {
+        let (now, wall) = (self.started.elapsed(), self.ambient.now());
+        Around { now, wall, leads: self.mandate.holds(), cache: known }
     }
 
     /// Tells what the pass tells, and keeps the cache up with what it has written.

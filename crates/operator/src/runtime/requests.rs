@@ -30,13 +30,18 @@ pub struct Network {
 impl Network {
     /// Makes a request about a cluster in that namespace.
     pub async fn send(&self, namespace: &str, request: &Request) -> Result<Answer, Failure> {
-        let answer = async {
-            match request {
-                Request::Etcd { at, call } => self.ask(at, call).await.map_err(Failure::Etcd),
-                request => self.call(namespace, request).await,
+        match request {
+            // The list may be wanted in haste; apart from that, connections to etcd have these limits of their own.
+            Request::Etcd { at, call: call @ EtcdCall::Members { limit: Some(limit) } } => {
+                let answer = tokio::time::timeout(*limit, self.ask(at, call)).await;
+                answer.unwrap_or_else(|_| Err(call.silence(at.member()))).map_err(Failure::Etcd)
             }
-        };
-        tokio::time::timeout(request.limit(), answer).await.unwrap_or(Err(Failure::Timeout))
+            Request::Etcd { at, call } => self.ask(at, call).await.map_err(Failure::Etcd),
+            request => {
+                let answer = tokio::time::timeout(request.limit(), self.call(namespace, request)).await;
+                answer.unwrap_or(Err(Failure::Timeout))
+            }
+        }
     }
 
     async fn call(&self, namespace: &str, request: &Request) -> Result<Answer, Failure> {

@@ -17,7 +17,7 @@ pub(super) struct Context<'a, C> {
     pub memory: &'a mut Memory,
     pub conduct: &'a C,
     pub desk: &'a mut Desk,
-    pub around: &'a Around,
+    pub around: &'a Around<'a>,
 }
 
 /// Actions under way.

@@ -15,20 +15,20 @@ mod translation;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use api::{EtcdCluster, EtcdMemberStatus};
 use jiff::{SignedDuration, Timestamp};
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::evidence::{self, Look};
-use crate::{Action, ClusterView, MemberView, Plan};
+use crate::{Action, ClusterView, Kind, MemberView, Plan};
 
 use act::{Context, Steps};
 use memory::Outcome;
 use observe::Questions;
-use report::{Newest, Records};
+use report::Records;
 
 pub use error::Error;
 pub use memory::Memory;
@@ -36,14 +36,29 @@ pub use operation::Change;
 pub use request::{Answer, EtcdCall, Failure, Request};
 
 /// What a pass needs from outside at every turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Around {
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
     /// A clock that only goes forward.
     pub now: Duration,
     /// The clock on the wall.
     pub wall: Timestamp,
     /// Whether this replica leads.
     pub leads: bool,
+    /// What has been heard of objects since the pass began.
+    pub cache: &'a dyn Latest,
+}
+
+/// Where the newest known version of an object is found.
+pub trait Latest {
+    /// The newest version of that EtcdCluster or EtcdMember, if it is known.
+    fn latest(&self, kind: Kind, name: &str) -> Option<Value>;
+}
+
+/// Nothing is heard of anything.
+impl Latest for () {
+    fn latest(&self, _: Kind, _: &str) -> Option<Value> {
+        None
+    }
 }
 
 /// Which answer belongs to which request.
@@ -135,7 +150,7 @@ enum Stage {
 
 impl<C: Conduct> Pass<C> {
     /// Begins with what the cache has. `memory` is what the last pass of this cluster has [left](Self::end).
-    pub fn begin(mut view: ClusterView, mut memory: Memory, conduct: C, around: &Around) -> Self {
+    pub fn begin(mut view: ClusterView, mut memory: Memory, conduct: C, around: &Around<'_>) -> Self {
         memory.watchman.look_at_pods(&mut view, around.now);
         let mut desk = Desk::default();
         let stage = Stage::Observe(Questions::begin(&view, &mut desk));
@@ -149,7 +164,7 @@ impl<C: Conduct> Pass<C> {
         (object, why): (&str, &str),
         mut memory: Memory,
         conduct: C,
-        around: &Around,
+        around: &Around<'_>,
     ) -> Self {
         let mut desk = Desk::default();
         if memory.complaint.as_deref() != Some(why) {
@@ -160,13 +175,21 @@ impl<C: Conduct> Pass<C> {
         let status = living.as_ref().map(|cluster| crate::unreadable(cluster, object, around.wall));
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let view = ClusterView { namespace, name, cluster: living, ..ClusterView::default() };
-        let stage = Stage::Report { records: Records::default(), readable: false };
+        // What it says is told already, once.
+        let stage = Stage::Report { records: Records::quiet(), readable: false };
         let mut pass = Self::new(view, memory, conduct, around, stage, desk);
         pass.plan.cluster_status = status;
         pass
     }
 
-    fn new(view: ClusterView, memory: Memory, conduct: C, around: &Around, stage: Stage, desk: Desk) -> Self {
+    fn new(
+        view: ClusterView,
+        memory: Memory,
+        conduct: C,
+        around: &Around<'_>,
+        stage: Stage,
+        desk: Desk,
+    ) -> Self {
         Self {
             conduct,
             view,
@@ -209,7 +232,7 @@ impl<C: Conduct> Pass<C> {
     }
 
     /// Takes an answer in. One that nobody waits for any more is passed over.
-    pub fn hear(&mut self, ticket: Ticket, answer: Result<Answer, Failure>, around: &Around) {
+    pub fn hear(&mut self, ticket: Ticket, answer: Result<Answer, Failure>, around: &Around<'_>) {
         let Self { conduct, view, plan, memory, desk, .. } = self;
         match &mut self.stage {
             Stage::Observe(questions) => questions.hear(ticket, answer, view, memory, around.now),
@@ -222,7 +245,7 @@ impl<C: Conduct> Pass<C> {
     }
 
     /// What it wants next.
-    pub fn next(&mut self, around: &Around) -> Step {
+    pub fn next(&mut self, around: &Around<'_>) -> Step {
         loop {
             if let Some((ticket, request)) = self.desk.out.pop_front() {
                 return Step::Ask(ticket, request);
@@ -242,7 +265,7 @@ impl<C: Conduct> Pass<C> {
         }
     }
 
-    fn advance(&mut self, around: &Around) {
+    fn advance(&mut self, around: &Around<'_>) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over(Duration::ZERO)) {
             Stage::Observe(_) => {
                 self.decide(around);
@@ -272,7 +295,7 @@ impl<C: Conduct> Pass<C> {
         };
     }
 
-    fn decide(&mut self, around: &Around) {
+    fn decide(&mut self, around: &Around<'_>) {
         let ago = |at: Duration| SignedDuration::try_from(around.now.saturating_sub(at)).ok();
         self.view.etcd.confirmed_ago = self.memory.confirmed.and_then(ago);
         self.memory.watchman.look(&mut self.view, around.now);
@@ -290,13 +313,13 @@ impl<C: Conduct> Pass<C> {
     }
 
     /// Whether statuses can wait for the pass that follows at once. Not after a failed action: what was seen has to be told.
-    fn may_defer(&mut self, around: &Around) -> bool {
+    fn may_defer(&mut self, around: &Around<'_>) -> bool {
         let is_followed =
             self.failure.is_none() && self.outcome.progressed && self.outcome.held_back.is_none();
         is_followed && !self.plan.has_news(&self.view) && self.memory.may_defer(self.began, around.now)
     }
 
-    fn come_back(&mut self, around: &Around) -> Duration {
+    fn come_back(&mut self, around: &Around<'_>) -> Duration {
         let (span, chance) = ((self.began, around.now), self.view.entropy);
         self.memory.come_back(self.plan.next, self.outcome, self.failure.as_ref(), span, chance)
     }
@@ -323,7 +346,8 @@ struct Desk {
     tickets: u64,
     out: VecDeque<(Ticket, Request)>,
     told: Vec<Told>,
-    newest: Newest,
+    /// What this pass has written, by UID.
+    written: BTreeMap<String, Value>,
 }
 
 impl Desk {
@@ -340,13 +364,12 @@ impl Desk {
 
     fn changed(&mut self, change: Option<Change>) {
         if let Some(change) = change {
-            self.newest.note(&change);
+            if let Change::Wrote { object, .. } = &change
+                && let Some(uid) = object["metadata"]["uid"].as_str()
+            {
+                self.written.insert(uid.to_owned(), object.clone());
+            }
             self.told.push(Told::Changed(change));
         }
-    }
-
-    /// The newest version of an object that this pass has written.
-    fn newest<K: DeserializeOwned>(&self, uid: Option<&str>) -> Option<K> {
-        self.newest.get(uid)
     }
 }

@@ -13,8 +13,8 @@ use super::*;
 use crate::Kind;
 use crate::fixtures::{World, now};
 
-fn around() -> Around {
-    Around { now: Duration::from_secs(1000), wall: now(), leads: true }
+fn around() -> Around<'static> {
+    Around { now: Duration::from_secs(1000), wall: now(), leads: true, cache: &() }
 }
 
 /// What a player does with a request: answers it, or lets it hang.
@@ -301,7 +301,7 @@ mod whole {
         }
     }
 
-    fn begin(world: &World, around: &Around) -> Pass {
+    fn begin(world: &World, around: &Around<'_>) -> Pass {
         let mut view = world.view.clone();
         view.members.iter_mut().for_each(|m| m.etcd = None);
         view.etcd = crate::EtcdView::default();
@@ -341,6 +341,76 @@ mod whole {
         }
         assert!(pass.plan().actions.iter().any(|a| matches!(a, Action::CreateBudget(_))));
         assert!(!pass.end().succeeded);
+    }
+
+    /// A cluster whose id is not on record, and a member with something new to say.
+    fn unrecorded() -> World {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        world.view.cluster.as_mut().unwrap().status.as_mut().unwrap().cluster_id = None;
+        world.member(0).member.status.as_mut().unwrap().version = None;
+        world
+    }
+
+    #[test]
+    fn t7_a_status_that_waits_for_a_members_record_is_not_said_to_stand() {
+        let world = unrecorded();
+        for refuses in [true, false] {
+            let mut pass = begin(&world, &around());
+            let asked = play(&mut pass, |request| match request {
+                Request::ReplaceStatus { kind: Kind::Member, .. } if refuses => {
+                    Some(Err(refused("Forbidden")))
+                }
+                Request::ReplaceStatus { object, .. } => Some(Ok(Answer::Object(object.clone()))),
+                request => reply(&world, request),
+            });
+            let of_cluster = |r: &Request| matches!(r, Request::ReplaceStatus { kind: Kind::Cluster, .. });
+            assert_eq!(asked.iter().any(of_cluster), !refuses);
+            let told = pass.told();
+            assert_eq!(told.iter().any(|told| matches!(told, Told::Reported)), !refuses, "{told:?}");
+        }
+    }
+
+    /// A cache that has heard more than the view.
+    struct Heard(Value);
+
+    impl Latest for Heard {
+        fn latest(&self, kind: Kind, _: &str) -> Option<Value> {
+            (kind == Kind::Cluster).then(|| self.0.clone())
+        }
+    }
+
+    #[test]
+    fn h19_a_status_is_written_to_the_newest_version_but_over_nobody_elses() {
+        let world = unrecorded();
+        let mut newer = world.view.cluster.clone().unwrap();
+        newer.metadata.resource_version = Some("77".into());
+        let mut changed = newer.clone();
+        changed.status.as_mut().unwrap().ready_members = 42;
+        for (heard, writes) in [(newer, true), (changed, false)] {
+            let cache = Heard(serde_json::to_value(&heard).unwrap());
+            let around = Around { cache: &cache, ..around() };
+            let mut pass = begin(&world, &around);
+            let (mut versions, mut waiting) = (vec![], vec![]);
+            loop {
+                match pass.next(&around) {
+                    Step::Ask(ticket, Request::ReplaceStatus { kind, object, .. }) => {
+                        if kind == Kind::Cluster {
+                            versions.push(object["metadata"]["resourceVersion"].clone());
+                        }
+                        waiting.push((ticket, Ok(Answer::Object(object))));
+                    }
+                    Step::Ask(ticket, request) => {
+                        waiting.extend(reply(&world, &request).map(|answer| (ticket, answer)));
+                    }
+                    Step::Wait => {
+                        let (ticket, answer) = waiting.remove(0);
+                        pass.hear(ticket, answer, &around);
+                    }
+                    Step::Over => break,
+                }
+            }
+            assert_eq!(versions, if writes { vec![json!("77")] } else { vec![] });
+        }
     }
 
     #[test]

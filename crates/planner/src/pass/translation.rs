@@ -6,6 +6,7 @@ use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::command::WITHDRAWN;
 use crate::{Action, ClusterView, Kind, Look, endpoint, has_data};
 
 use super::error::Error;
@@ -73,6 +74,9 @@ impl Action {
                     annotation::INITIAL_CLUSTER_STATE: "existing",
                 });
                 annotate(Kind::Pod, name, uid, &notes)
+            }
+            Self::WithdrawPod { name, uid } => {
+                annotate(Kind::Pod, name, uid, &json!({ annotation::INITIAL_CLUSTER_STATE: WITHDRAWN }))
             }
             // The look is all.
             Self::SeekLost { .. } => Operation::new([]),

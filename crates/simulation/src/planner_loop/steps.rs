@@ -1,10 +1,11 @@
 //! The passes of an operator, call by call. What a pass asks and what answers mean is the operator's own code; here is what
 //! becomes of a call on its way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use operator::cluster::observe;
-use operator::runtime::cache::Key;
+use operator::runtime::cache::{Cache, Key, Known};
 use planner::pass::{Answer, Around, Change, EtcdCall, Failure, Pass, Request, Step, Ticket, Told};
 use rand::RngExt;
 
@@ -50,11 +51,13 @@ impl Simulation<'_> {
             None => None,
         };
         let Some(mut playing) = playing else { return };
-        self.hear(id, &mut playing);
+        self.hear(id, key, &mut playing);
         if !self.go_on(id, key, &mut playing) {
             return;
         }
-        let is_over = matches!(playing.pass.next(&self.around(id)), Step::Over);
+        let cache = self.cache(id);
+        let known = Known { cache: &cache, namespace: &key.namespace };
+        let is_over = matches!(playing.pass.next(&self.around(id, &known)), Step::Over);
         let Some(worker) = self.operators.get_mut(&id).and_then(|o| o.workers.get_mut(key)) else { return };
         if is_over {
             self.finish(id, key, playing);
@@ -74,22 +77,32 @@ impl Simulation<'_> {
         let memory = operator.workers.get(key).map(|w| w.memory.clone()).unwrap_or_default();
         let view = observe::view(key, entry, settings, self.world.rng.random());
         let conduct = Broken { mutation: self.mutation, lists: self.old_lists.clone() };
-        let pass = Pass::begin(view, memory, conduct, &self.around(id));
+        let cache = self.cache(id);
+        let known = Known { cache: &cache, namespace: &key.namespace };
+        let pass = Pass::begin(view, memory, conduct, &self.around(id, &known));
         Some(Playing { pass, arrivals: vec![], began: self.world.now, list_read: false })
     }
 
-    /// The operator's clocks, and whether it leads.
-    fn around(&self, id: usize) -> Around {
+    /// The operator's clocks, its cache, and whether it leads.
+    fn around<'a>(&self, id: usize, known: &'a Known<'_>) -> Around<'a> {
         Around {
             now: Duration::from_millis(self.world.now),
             wall: self.clock(id),
             leads: self.leader == Some(id),
+            cache: known,
         }
     }
 
+    /// The cache of an operator; an empty one if it has ended.
+    fn cache(&self, id: usize) -> Arc<Cache> {
+        self.operators.get(&id).map_or_else(Arc::default, |operator| operator.eyes.cache.clone())
+    }
+
     /// Hands over what has arrived by now.
-    fn hear(&mut self, id: usize, playing: &mut Playing) {
-        let (now, around) = (self.world.now, self.around(id));
+    fn hear(&mut self, id: usize, key: &Key, playing: &mut Playing) {
+        let cache = self.cache(id);
+        let known = Known { cache: &cache, namespace: &key.namespace };
+        let (now, around) = (self.world.now, self.around(id, &known));
         let (due, later) = std::mem::take(&mut playing.arrivals).into_iter().partition(|(at, ..)| *at <= now);
         playing.arrivals = later;
         for (_, ticket, answer) in due {
@@ -101,8 +114,10 @@ impl Simulation<'_> {
 
     /// Makes the calls that a pass asks for. False if the operator has died.
     fn go_on(&mut self, id: usize, key: &Key, playing: &mut Playing) -> bool {
+        let cache = self.cache(id);
+        let known = Known { cache: &cache, namespace: &key.namespace };
         loop {
-            let step = playing.pass.next(&self.around(id));
+            let step = playing.pass.next(&self.around(id, &known));
             self.take_in(id, playing);
             let Step::Ask(ticket, request) = step else { return true };
             let mut call = Call::new(&key.namespace, request);

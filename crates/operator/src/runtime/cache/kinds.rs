@@ -9,6 +9,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use planner::Kind;
+use planner::pass::Latest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -157,6 +158,22 @@ impl Cache {
         // What can not be read is left to the watch, which says so.
         if let Ok(object) = K::deserialize(object) {
             self.wrote(object);
+        }
+    }
+}
+
+/// What the cache has of the objects in one namespace.
+pub struct Known<'a> {
+    pub cache: &'a Cache,
+    pub namespace: &'a str,
+}
+
+impl Latest for Known<'_> {
+    fn latest(&self, kind: Kind, name: &str) -> Option<Value> {
+        match kind {
+            Kind::Cluster => self.cache.latest::<EtcdCluster>(self.namespace, name),
+            Kind::Member => self.cache.latest::<EtcdMember>(self.namespace, name),
+            _ => None,
         }
     }
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
-pub use kinds::Cached;
+pub use kinds::{Cached, Known};
 pub use stored::{Entry, Shelf, Slot, Stored};
 
 use kinds::key_of_unreadable;
@@ -326,6 +326,12 @@ impl Cache {
         let mut entry = shelf.map(|shelf| shelf.unfold()).unwrap_or_default();
         entry.malformed.extend(notes);
         entry
+    }
+
+    /// The newest known version of an object.
+    pub fn latest<K: Cached>(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
+        let known: K = self.stored::<K>(namespace, name)?.unfold().ok()?;
+        serde_json::to_value(known).ok()
     }
 
     fn stored<K: Cached>(&self, namespace: &str, name: &str) -> Option<Arc<Stored>> {
