@@ -253,6 +253,16 @@ impl World {
         }
         let flags = match Flags::parse(&self.command_line(pod)) {
             Ok(flags) => Flags { version: pod.version, ..flags },
+            // Told not to start: etcd complains of the word, and ends.
+            Err(why) if why.contains("withdrawn") => {
+                let now = self.now;
+                if let Some(pod) = self.pods.get_mut(uid) {
+                    pod.stage = Stage::Running;
+                    pod.started_at = now;
+                }
+                self.container_ends(uid, &why);
+                return;
+            }
             Err(why) => {
                 self.broken_model = Some(format!("a Pod's command line can not be read: {why}"));
                 return;
