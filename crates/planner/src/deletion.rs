@@ -131,7 +131,7 @@ pub(crate) fn adopt(scene: &Scene<'_>, plan: &mut Plan) {
         });
     }
     let Some(cluster) = scene.cluster.metadata.uid.as_deref() else { return };
-    let owned = |m: &&Assessed<'_>| controller_uid(&m.member.metadata) == Some(cluster) && !m.is_deleting();
+    let owned = |m: &&Assessed<'_>| controller_uid(&m.member.metadata) == Some(cluster);
     for member in scene.members.iter().filter(owned).filter(|m| !was_given_to(scene.view, m, cluster)) {
         let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
         plan.act(Action::ConfirmMember { name, uid, cluster: cluster.to_owned() });
@@ -722,6 +722,10 @@ mod tests {
         assert!(matches!(&world.pass()[..], [Action::AdoptMember { .. }, ..]));
         assert!(matches!(&world.pass()[..], [Action::ConfirmMember { cluster, .. }] if cluster == "second"));
         assert_eq!(world.pass(), []);
+        // Also one that its user has deleted: it goes with the cluster that it was taken up by.
+        world.member(0).member.annotations_mut().clear();
+        delete(world.member(0));
+        assert!(world.pass().iter().any(|a| matches!(a, Action::ConfirmMember { .. })));
     }
 
     #[test]
