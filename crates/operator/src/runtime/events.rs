@@ -21,8 +21,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::runtime::requests::{API_LIMIT, is_reason, is_terminating};
+use crate::runtime::requests::{is_reason, is_terminating};
 use crate::runtime::sentence::refusal;
+use planner::pass::API_LIMIT;
 use planner::sentence::{cut, silence};
 
 const CONTROLLER: &str = "etcd-operator";

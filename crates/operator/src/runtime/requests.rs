@@ -1,7 +1,6 @@
 //! Makes the requests of a pass: to the API server and to etcd, each within its limit.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{EtcdCluster, EtcdMember, labels};
 use etcd::{Endpoint, Etcd};
@@ -16,9 +15,6 @@ use planner::pass::{Answer, EtcdCall, Failure, Request};
 use serde_json::Value;
 
 use crate::runtime::sentence;
-
-/// An API server that needs longer is not going to answer.
-pub const API_LIMIT: Duration = Duration::from_secs(10);
 
 /// The way out.
 #[derive(Clone)]

@@ -22,8 +22,8 @@ use tracing::warn;
 
 use crate::runtime::cache::{Cache, Cached, Key, Listing};
 use crate::runtime::queue::Queue;
-use crate::runtime::requests::API_LIMIT;
 use crate::runtime::sentence::interruption;
+use planner::pass::API_LIMIT;
 
 /// Objects in one part of a listing. On their way to structures they take many times the room of their text, six kinds at
 /// once, and that is what a restarted operator needs most memory for.

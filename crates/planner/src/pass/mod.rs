@@ -33,7 +33,7 @@ use report::Records;
 pub use error::Error;
 pub use memory::Memory;
 pub use operation::Change;
-pub use request::{Answer, EtcdCall, Failure, Request};
+pub use request::{API_LIMIT, Answer, EtcdCall, Failure, Request};
 
 /// What a pass needs from outside at every turn.
 #[derive(Clone, Copy)]

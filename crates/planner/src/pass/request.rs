@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{Kind, Which};
 
 /// An API server that needs longer is not going to answer.
-const API_LIMIT: Duration = Duration::from_secs(10);
+pub const API_LIMIT: Duration = Duration::from_secs(10);
 
 /// A request. Objects of a namespaced kind are meant in the namespace of the cluster that the pass is about.
 #[derive(Clone, Debug, PartialEq)]

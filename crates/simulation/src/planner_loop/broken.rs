@@ -1,7 +1,5 @@
 //! How an operator behaves that is broken on purpose; one that is not behaves as it should.
 
-use std::collections::BTreeMap;
-
 use api::EtcdMemberStatus;
 use etcd::Membership;
 use jiff::Timestamp;
@@ -13,8 +11,8 @@ use crate::mutations::{Mutation, NONE};
 /// An operator with a flaw.
 pub struct Broken {
     pub mutation: &'static Mutation,
-    /// The last list of each cluster, for one that works with old ones.
-    pub lists: BTreeMap<String, Seen<Membership>>,
+    /// The last list of the cluster, for one that works with old ones.
+    pub list: Option<Seen<Membership>>,
 }
 
 impl Conduct for Broken {
@@ -22,8 +20,8 @@ impl Conduct for Broken {
         if std::ptr::eq(self.mutation, &raw const NONE) {
             return Sound.plan(view, now);
         }
-        if self.mutation.keeps_list && view.etcd.membership.is_none() {
-            view.etcd.membership = self.lists.get(&view.name).cloned();
+        if view.etcd.membership.is_none() {
+            view.etcd.membership.clone_from(&self.list);
         }
         let mut believed = view.clone();
         (self.mutation.before)(&mut believed);

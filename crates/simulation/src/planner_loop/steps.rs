@@ -76,7 +76,8 @@ impl Simulation<'_> {
         }
         let memory = operator.workers.get(key).map(|w| w.memory.clone()).unwrap_or_default();
         let view = observe::view(key, entry, settings, self.world.rng.random());
-        let conduct = Broken { mutation: self.mutation, lists: self.old_lists.clone() };
+        let list = self.old_lists.get(&key.name).filter(|_| self.mutation.keeps_list).cloned();
+        let conduct = Broken { mutation: self.mutation, list };
         let cache = self.cache(id);
         let known = Known { cache: &cache, namespace: &key.namespace };
         let pass = Pass::begin(view, memory, conduct, &self.around(id, &known));
