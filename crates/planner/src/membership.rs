@@ -46,8 +46,8 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
         // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
         let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
-        if stuck && !orphans::remove(scene, list, plan) {
-            healing::replace_broken(scene, list, plan);
+        if stuck && !orphans::remove(scene, list, plan) && !healing::replace_broken(scene, list, plan) {
+            tell_overtaken(scene, list, plan);
         }
         return;
     }
@@ -118,6 +118,17 @@ fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, pl
     }
     if starting.seen.silent.is_some_and(|silent| silent > PATIENCE) {
         promote(scene, list, plan);
+    }
+}
+
+/// T13: a joiner that etcd has and that an earlier change overtook can not start before it is told, whatever else is
+/// waited for; it may be the very one whose vote is missing.
+fn tell_overtaken(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
+    let starting = |m: &&Assessed<'_>| {
+        m.status.member_id.is_none() && m.row_in(list).is_some() && !has_started(list, m)
+    };
+    for joiner in scene.running().filter(starting) {
+        refresh(list, joiner, plan);
     }
 }
 
@@ -545,5 +556,29 @@ mod tests {
         pod.annotations_mut().insert(api::labels::annotation::INITIAL_CLUSTER.into(), "stale".into());
         let actions = world.plan().actions;
         assert!(actions.iter().any(|a| matches!(a, Action::DeletePod { .. })), "{actions:?}");
+    }
+
+    #[test]
+    fn t13_a_joiner_that_was_overtaken_is_told_although_somebody_who_can_not_leave_yet_is_waited_for() {
+        let mut world = settled(5);
+        world.rows()[4].name = String::new();
+        world.rows()[4].is_learner = true;
+        let joiner = world.member(4);
+        joiner.etcd = None;
+        joiner.member.status.as_mut().unwrap().member_id = None;
+        joiner.member.spec.initial_cluster = "stale".into();
+        let name = joiner.name().to_owned();
+        let told = |world: &World| {
+            let wires = |a: &Action| matches!(a, Action::WireMember { name: n, .. } if *n == name);
+            world.plan().actions.iter().any(wires)
+        };
+        world.member(0).member.metadata.deletion_timestamp = Some(api::conditions::wire_time(now()));
+        assert!(!told(&world), "its list changes once more right now");
+        for silent in [1, 2] {
+            world.member(silent).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        }
+        assert!(told(&world));
+        world.rows().pop();
+        assert!(!told(&world), "who is not in etcd is not added while another is leaving");
     }
 }
