@@ -41,6 +41,8 @@ pub mod annotation {
     /// On an EtcdMember that has been paused: it has data, whatever becomes of its status. `unconfirmed`, if etcd did not say
     /// that it was the last voter.
     pub const HAS_DATA: &str = "etcd-operator.cozystack.io/has-data";
+    /// On an EtcdMember: the operator itself has decided to take it out, and not a user. Set right before it is deleted.
+    pub const TAKEN_OUT: &str = "etcd-operator.cozystack.io/taken-out";
     /// On a member's first Pod: the value of `--initial-cluster` at the next start of etcd.
     pub const INITIAL_CLUSTER: &str = "etcd-operator.cozystack.io/initial-cluster";
     /// On a member's first Pod: the value of `--initial-cluster-state` at the next start of etcd.

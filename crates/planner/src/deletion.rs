@@ -50,7 +50,7 @@ pub(crate) fn release_abandoned(view: &ClusterView, plan: &mut Plan) {
                  delete the others, too",
                 member.name()
             ));
-        } else if abandoned && owner.is_none() && member.is_told_to_leave() && !identity::is_empty(member) {
+        } else if abandoned && owner.is_none() && was_taken_out(member) && !identity::is_empty(member) {
             let name = member.name();
             plan.complain(format!(
                 "member {name} was being taken out of its etcd cluster when it was left behind without an EtcdCluster; its data \
@@ -100,6 +100,11 @@ fn was_given_to(view: &ClusterView, member: &MemberView, owner: &str) -> bool {
     let token = names::cluster_token(&view.namespace, &view.name, owner);
     let confirmed = member.member.annotations().get(labels::annotation::ADOPTED_BY);
     member.member.spec.cluster_token == token || confirmed.is_some_and(|uid| uid == owner)
+}
+
+/// Whether it was the operator that wanted to be rid of it, and not a user.
+fn was_taken_out(member: &MemberView) -> bool {
+    member.is_told_to_leave() || member.member.annotations().contains_key(labels::annotation::TAKEN_OUT)
 }
 
 /// Whether an object is on its way out and its dependents are to stay.
@@ -748,8 +753,9 @@ mod tests {
 
     #[test]
     fn t24_who_was_leaving_when_its_cluster_was_orphaned_keeps_what_may_be_the_last_copy() {
-        let mut world = world(2);
-        delete(world.member(1));
+        let mut unrecorded = world(2);
+        delete(unrecorded.member(1));
+        let mut world = unrecorded.clone();
         world.member(1).member.status.as_mut().unwrap().role = Some("leaving".into());
         world.view.cluster = None;
         world.view.members.iter_mut().for_each(|m| m.member.metadata.owner_references = None);
@@ -765,6 +771,17 @@ mod tests {
             matches!(&world.plan().actions[..], [Action::ReleaseMember { .. }]),
             "nothing is left to keep"
         );
+
+        let mut world = unrecorded;
+        world.view.cluster = None;
+        world.view.members.iter_mut().for_each(|m| m.member.metadata.owner_references = None);
+        delete(world.member(0));
+        assert_eq!(world.plan().actions.len(), 2, "a user has deleted both");
+        let taken_out = labels::annotation::TAKEN_OUT.to_owned();
+        world.member(1).member.annotations_mut().insert(taken_out, "true".into());
+        let plan = world.plan();
+        assert!(matches!(&plan.actions[..], [Action::ReleaseMember { .. }]), "{:?}", plan.actions);
+        assert!(plan.complaint.unwrap().contains("its data is kept"));
     }
 
     #[test]

@@ -124,9 +124,8 @@ fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, pl
 /// T13: a joiner that etcd has and that an earlier change overtook can not start before it is told, whatever else is
 /// waited for; it may be the very one whose vote is missing.
 fn tell_overtaken(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
-    let starting = |m: &&Assessed<'_>| {
-        m.status.member_id.is_none() && m.row_in(list).is_some() && !has_started(list, m)
-    };
+    let starting =
+        |m: &&Assessed<'_>| m.status.member_id.is_none() && m.row_in(list).is_some() && !has_started(list, m);
     for joiner in scene.running().filter(starting) {
         refresh(list, joiner, plan);
     }

@@ -3,7 +3,7 @@
 
 use crate::Millis;
 use crate::scenarios::Scenario;
-use crate::script::{Edit, Fate, Incident, Propagation, Script, Temper, Timed, Wish};
+use crate::script::{Edit, Fate, Incident, Propagation, Script, Temper, Timed, Verb, Wish};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -31,6 +31,7 @@ pub fn all() -> Vec<Scenario> {
         joined_on_another_claim(),
         on_record_with_the_claim_before(),
         could_not_leave_to_sleep(),
+        taken_out_and_left_behind(),
     ]
 }
 
@@ -659,6 +660,32 @@ fn could_not_leave_to_sleep() -> Scenario {
             (39_755, Incident::Scale { cluster: 0, replicas: 0 }),
             (47_557, Incident::DeleteMember { pick: 44 }),
             (47_560, Incident::WipeDisk { pick: 57 }),
+        ],
+    )
+}
+
+fn taken_out_and_left_behind() -> Scenario {
+    day(
+        (
+            "regression-taken-out-and-left-behind",
+            "rule 4: whom a scale-down had chosen went with the last member that its user deleted, who had orphaned the cluster",
+        ),
+        (700_007_423, 355_000),
+        Temper {
+            nodes: 3,
+            slowest_start: 1500,
+            slowest_watch: 2000,
+            node_patience: 100_000,
+            lost_member_timeout: Some(60_000),
+            backoff: (1000, 300_000),
+            ..usual()
+        },
+        vec![wish("c", 3, "3.6.16", 727)],
+        vec![
+            (42_799, Incident::Scale { cluster: 0, replicas: 1 }),
+            (43_504, Incident::Refuse { kind: 1, verb: Verb::Status, only: Some(27), lasts: 118_909 }),
+            (120_876, Incident::DeleteCluster { cluster: 0, how: Propagation::Orphan }),
+            (122_342, Incident::DeleteMember { pick: 23 }),
         ],
     )
 }

@@ -35,6 +35,8 @@ pub(super) struct Operation {
     doing: &'static str,
     /// What has to be looked at first, in order.
     looks: VecDeque<Look>,
+    /// What has to be on record before the request is made.
+    record: Option<Request>,
     /// The request; of several, the next one is made if etcd finds itself not healthy enough for the one before. None, if the
     /// looks are all.
     requests: VecDeque<Request>,
@@ -56,7 +58,8 @@ enum Stage {
 impl Operation {
     pub fn new(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests = requests.into_iter().collect();
-        Self { doing: "asking etcd", looks: VecDeque::new(), requests, wanted: None, stage: Stage::Ahead }
+        let (looks, stage) = (VecDeque::new(), Stage::Ahead);
+        Self { doing: "asking etcd", looks, record: None, requests, wanted: None, stage }
     }
 
     /// With the words for what etcd is asked for.
@@ -71,6 +74,12 @@ impl Operation {
         self
     }
 
+    /// With a patch that goes on record right before, or nothing is done.
+    pub fn recording(mut self, record: Request) -> Self {
+        self.record = Some(record);
+        self
+    }
+
     /// With what is to be made.
     pub fn making(mut self, wanted: &ObjectMeta) -> Self {
         self.wanted = Some(wanted.clone());
@@ -82,7 +91,7 @@ impl Operation {
         match &self.stage {
             Stage::Ahead => match self.looks.front() {
                 Some(look) => Some(Request::look(look.kind, &look.which)),
-                None => self.requests.front().cloned(),
+                None => self.record.as_ref().or(self.requests.front()).cloned(),
             },
             Stage::Explain { kind, name, .. } => Some(Request::Get { kind: *kind, name: name.clone() }),
             Stage::Relabel { patch, .. } => Some(patch.clone()),
@@ -99,7 +108,10 @@ impl Operation {
         match self.stage.clone() {
             Stage::Ahead => match self.looks.pop_front() {
                 Some(look) => self.judge(&look, answer),
-                None => self.conclude(answer),
+                None => match self.record.take() {
+                    Some(record) => meaning(&record, answer).err().and_then(failed),
+                    None => self.conclude(answer),
+                },
             },
             Stage::Explain { what, kind, name } => self.explain(what, kind, &name, answer),
             Stage::Relabel { what, patch } => match meaning(&patch, answer) {

@@ -251,6 +251,28 @@ mod operating {
         assert!(matches!(ended.result, Err(Error::Stale(_))));
     }
 
+    #[test]
+    fn t24_a_member_is_not_deleted_before_it_is_on_record_that_the_operator_wanted_that() {
+        let world = world();
+        let because = crate::Leaving::Outdated;
+        let delete = Action::DeleteMember { name: "m".into(), uid: "x".into(), because };
+        let carry_out = |record: Result<Answer, Failure>| {
+            let mut operation = delete.operation(&world.view, vec![]).unwrap();
+            let first = operation.request().unwrap();
+            let note = json!({ labels::annotation::TAKEN_OUT: "true" });
+            assert!(
+                matches!(&first, Request::Patch { patch, .. } if patch["metadata"]["annotations"] == note)
+            );
+            (operation.hear(record), operation.request())
+        };
+        let (ended, next) = carry_out(Ok(Answer::Object(json!({}))));
+        assert!(ended.is_none() && matches!(next, Some(Request::Delete { .. })), "{next:?}");
+        let (ended, _) = carry_out(Err(refused("Forbidden")));
+        assert!(matches!(ended.unwrap().result, Err(Error::Api { .. })));
+        let (ended, _) = carry_out(Err(refused("NotFound")));
+        assert!(matches!(ended.unwrap().result, Err(Error::Stale(_))));
+    }
+
     /// What becomes of a Pod that is to be made, when that is there already.
     fn occupied(found: &Value) -> (Vec<Request>, Ended) {
         let mut world = world();

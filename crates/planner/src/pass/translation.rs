@@ -24,7 +24,13 @@ impl Action {
             Self::CreatePod(pod) => create(Kind::Pod, pod.as_ref())?,
 
             Self::DeleteBudget { name, uid } => delete(Kind::Budget, name, uid),
-            Self::DeleteMember { name, uid, .. } => delete(Kind::Member, name, uid),
+            // Who is deleted by a user goes with the last of its cluster; who was taken out by the operator does not (T24).
+            Self::DeleteMember { name, uid, .. } => {
+                let patch =
+                    json!({ "metadata": { "uid": uid, "annotations": { annotation::TAKEN_OUT: "true" } } });
+                let record = Request::Patch { kind: Kind::Member, name: name.clone(), patch };
+                delete(Kind::Member, name, uid).recording(record)
+            }
             Self::DeletePod { name, uid, .. } => delete(Kind::Pod, name, uid),
 
             Self::AdoptService { name, uid, owners } => adopt(Kind::Service, name, uid, owners),

@@ -110,7 +110,7 @@ impl Mutation {
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 41] = [
+    static ALL: [Mutation; 42] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum)
             .blindly(),
@@ -130,6 +130,11 @@ pub fn all() -> &'static [Mutation] {
         Mutation::new("no-finalizer", "T9: members are born without their finalizer")
             .planning(plans::no_guard)
             .doing(deeds::born_without_finalizer),
+        Mutation::new(
+            "takes-out-unrecorded",
+            "T24: whom the operator takes out looks like one a user deleted",
+        )
+        .doing(deeds::takes_out_unrecorded),
         Mutation::new("parent-by-name", "T10: whoever has the cluster's name belongs to it")
             .believing(beliefs::parent_by_name)
             .blindly(),
