@@ -1,34 +1,36 @@
 //! Starts everything, waits for the end, stops in order.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::{EtcdDefrag, EtcdSnapshot};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::args::Args;
 use crate::cluster::reconcile::Reconciler;
 use crate::cluster::report::Reporter;
-use crate::runtime::ambient::Real;
-use crate::runtime::cache::{Cache, Key};
+use crate::runtime::ambient::{Ambient, Real};
+use crate::runtime::cache::Cache;
+use crate::runtime::controller::{Controllers, Workers};
 use crate::runtime::events::Announcer;
 use crate::runtime::http;
 use crate::runtime::leader::{Candidate, Mandate};
 use crate::runtime::metrics::Metrics;
-use crate::runtime::queue::Queue;
 use crate::runtime::requests::Network;
-use crate::runtime::watch::{Pending, SILENCE, Watches};
+use crate::runtime::watch::{Pending, READ_TIMEOUT};
+use crate::unsupported::{Named, Only, Unsupported};
 
 /// Passes under way get this long to end before the process does.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// So long is tried to give the lease back.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the operator until it is told to stop or loses its leadership.
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -47,25 +49,13 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     let client = Client::try_from(config).context("setting up the Kubernetes client")?;
     info!(version = env!("CARGO_PKG_VERSION"), "etcd-operator starts");
 
-    let cache = Arc::new(Cache::default());
-    let queue = Arc::new(Queue::<Key>::default());
-    let waiting = Arc::new(Pending::default());
     let metrics = Arc::new(Metrics::default());
-    let watches = Watches {
-        client: client.clone(),
-        namespaces: args.namespaces(),
-        cache: cache.clone(),
-        queue: queue.clone(),
-        pending: waiting.clone(),
-    };
-    // A stand-by keeps its caches warm, so that taking over is a matter of a moment.
-    let _watching = watches.start();
-    let mut servers = serve_http(&args, &waiting, &metrics, &cache, &queue).await?;
+    let mandate = Mandate::default();
+    let mut controllers = controllers(&args, &client, &metrics, &mandate);
+    let mut servers = serve_http(&args, controllers.pending(), &metrics).await?;
 
     let mut stop = std::pin::pin!(stop_signal()?);
-    let mandate = Mandate::default();
-    let mut candidate =
-        args.leader_elect.then(|| Candidate::new(client.clone(), &namespace, mandate.clone()));
+    let mut candidate = args.leader_elect.then(|| Candidate::new(client, &namespace, mandate));
     if let Some(candidate) = &mut candidate {
         tokio::select! {
             () = candidate.win() => {}
@@ -74,9 +64,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     }
     metrics.leader.set(1);
 
-    let reconciler = Arc::new(reconciler(&client, cache, metrics, mandate, &args));
-    let mut workers = JoinSet::new();
-    let (stopping, stopped) = watch::channel(false);
+    let mut workers = Workers::default();
     let ended = lead(
         async {
             tokio::select! {
@@ -85,23 +73,47 @@ async fn serve(args: Args) -> anyhow::Result<()> {
             }
         },
         async { match &mut candidate { Some(c) => c.hold().await, None => pending().await } },
-        wait_for_caches(&waiting),
-        || for _ in 0..args.workers {
-            workers.spawn(work(reconciler.clone(), queue.clone(), stopped.clone()));
-        },
+        wait_for_caches(controllers.pending()),
+        || controllers.begin(&mut workers),
     )
     .await;
     info!("stopping");
-    // A pass that was cut off is safe, one that has ended is tidier. Without the lease there is no time for either.
+    // Without the lease there is no time to end what is under way.
     if ended.is_ok() {
-        stopping.send_replace(true);
-        let _ = tokio::time::timeout(DRAIN, async { while workers.join_next().await.is_some() {} }).await;
+        workers.drain(DRAIN_TIMEOUT).await;
     }
-    workers.shutdown().await;
+    workers.abort().await;
     if let (Ok(()), Some(candidate)) = (&ended, &mut candidate) {
-        let _ = tokio::time::timeout(Duration::from_secs(2), candidate.release()).await;
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, candidate.release()).await;
     }
     ended
+}
+
+/// All controllers, watching.
+fn controllers(args: &Args, client: &Client, metrics: &Arc<Metrics>, mandate: &Mandate) -> Controllers {
+    let announcer = Announcer::new(client.clone(), std::env::var("HOSTNAME").ok());
+    let etcd: Arc<dyn etcd::Etcd> = Arc::new(etcd::Pool::default());
+    let network = Network { client: client.clone(), etcd, mandate: mandate.clone() };
+    let ambient: Arc<dyn Ambient> = Arc::new(Real);
+
+    let mut all = Controllers::new(client.clone(), args.namespaces(), metrics.clone());
+    all.add(args.workers, |cache| {
+        let reporter = Reporter { announcer: announcer.clone() };
+        Reconciler::new(cache, network.clone(), reporter, metrics.clone(), args.settings(), ambient.clone())
+    });
+    all.add(1, |cache| unsupported::<EtcdSnapshot>(cache, &network, &announcer, &ambient));
+    all.add(1, |cache| unsupported::<EtcdDefrag>(cache, &network, &announcer, &ambient));
+    all
+}
+
+fn unsupported<K: Named>(
+    cache: Arc<Cache<Only<K>>>,
+    network: &Network,
+    announcer: &Announcer,
+    ambient: &Arc<dyn Ambient>,
+) -> Unsupported<K> {
+    let (network, announcer, ambient) = (network.clone(), announcer.clone(), ambient.clone());
+    Unsupported { cache, network, announcer, ambient }
 }
 
 /// Leads until there is a reason to stop. Work begins with filled caches; until then, too, the lease is renewed and the
@@ -124,59 +136,24 @@ async fn lead(
     }
 }
 
-async fn work(reconciler: Arc<Reconciler>, queue: Arc<Queue<Key>>, mut stopped: watch::Receiver<bool>) {
-    loop {
-        let key = tokio::select! {
-            key = queue.next() => key,
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-        };
-        let again = reconciler.pass(&key).await;
-        queue.done(key, again);
-    }
-}
-
-fn reconciler(
-    client: &Client,
-    cache: Arc<Cache>,
-    metrics: Arc<Metrics>,
-    mandate: Mandate,
-    args: &Args,
-) -> Reconciler {
-    let instance = std::env::var("HOSTNAME").ok();
-    Reconciler {
-        network: Network { client: client.clone(), etcd: Arc::new(etcd::Pool::default()) },
-        reporter: Reporter { announcer: Announcer::new(client.clone(), instance) },
-        settings: args.settings(),
-        ambient: Arc::new(Real),
-        cache,
-        metrics,
-        mandate,
-        memory: Mutex::new(HashMap::new()),
-        started: tokio::time::Instant::now(),
-    }
-}
-
 async fn serve_http(
     args: &Args,
-    waiting: &Arc<Pending>,
+    waiting: Arc<Pending>,
     metrics: &Arc<Metrics>,
-    cache: &Arc<Cache>,
-    queue: &Arc<Queue<Key>>,
 ) -> anyhow::Result<JoinSet<std::io::Result<()>>> {
     let mut servers = JoinSet::new();
     if let Some(address) = args.health_address()? {
         let listener = http::listen(address).await?;
-        servers.spawn(axum::serve(listener, http::probes(waiting.clone())).into_future());
+        servers.spawn(axum::serve(listener, http::probes(waiting)).into_future());
     }
     if let Some(address) = args.metrics_address()? {
         let listener = http::listen(address).await?;
-        let router = http::metrics(metrics.clone(), cache.clone(), queue.clone());
-        servers.spawn(axum::serve(listener, router).into_future());
+        servers.spawn(axum::serve(listener, http::metrics(metrics.clone())).into_future());
     }
     Ok(servers)
 }
 
-async fn wait_for_caches(waiting: &Pending) {
+async fn wait_for_caches(waiting: Arc<Pending>) {
     while !waiting.is_synced() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -196,7 +173,7 @@ async fn kube_config(args: &Args) -> anyhow::Result<Config> {
     };
     // The queue retries, with limits of its own; the client's retries would hide a dead API server for minutes.
     config.default_retry = false;
-    config.read_timeout = Some(SILENCE);
+    config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     Ok(config)
 }

@@ -23,6 +23,7 @@ mod member_status;
 mod membership;
 mod network;
 mod news;
+mod objects;
 mod orphans;
 mod outdated;
 pub mod pass;
@@ -36,6 +37,7 @@ mod split;
 mod stranded;
 mod support;
 mod target;
+pub mod unsupported;
 mod view;
 mod volume;
 
@@ -54,7 +56,8 @@ pub use evidence::{
     Contradiction, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,
 };
 pub use health::unreadable;
-pub use kind::Kind;
+pub use kind::{Declared, Kind};
+pub use objects::Objects;
 pub use pause::has_data;
 pub use pod::etcd_container;
 pub use restraint::Restraint;

@@ -16,3 +16,4 @@ mod replacing;
 mod resting;
 mod shrinking;
 mod strangers;
+mod unsupported;

@@ -1,6 +1,6 @@
-//! The controller of EtcdClusters: [`observe`] makes a view of what the cache has, [`reconcile`] plays the pass that the planner
-//! describes, [`report`] tells what it did.
+//! The controller of EtcdClusters: [`kinds`] are what it knows, [`reconcile`] plays the pass that the planner describes, and
+//! [`report`] tells what it did.
 
-pub mod observe;
+pub mod kinds;
 pub mod reconcile;
 pub mod report;

@@ -2,63 +2,104 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use planner::Settings;
 use planner::pass::{Around, Change, Memory, Pass, Sound, Step, Told};
+use planner::{Objects, Settings};
 use tokio::time::Instant;
 
-use crate::cluster::observe;
+use crate::cluster::kinds::Clusters;
 use crate::cluster::report::Reporter;
 use crate::runtime::ambient::Ambient;
-use crate::runtime::cache::{Cache, Key, Known};
-use crate::runtime::leader::Mandate;
+use crate::runtime::cache::{Cache, Entry, Key, Known};
+use crate::runtime::controller::{Controller, Passed, Requeue};
 use crate::runtime::metrics::Metrics;
 use crate::runtime::requests::Network;
 
 /// Looks after clusters.
 pub struct Reconciler {
-    pub cache: Arc<Cache>,
-    pub network: Network,
-    pub reporter: Reporter,
-    pub metrics: Arc<Metrics>,
-    pub mandate: Mandate,
-    pub settings: Settings,
-    pub ambient: Arc<dyn Ambient>,
-    pub memory: Mutex<HashMap<Key, Memory>>,
+    cache: Arc<Cache<Clusters>>,
+    network: Network,
+    reporter: Reporter,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+    ambient: Arc<dyn Ambient>,
+    memory: Mutex<HashMap<Key, Memory>>,
     /// A clock that only goes forward.
-    pub started: Instant,
+    started: Instant,
 }
 
-impl Reconciler {
-    /// Runs one pass. Returns when to come back without an event; `None` when the cluster is gone.
-    pub async fn pass(&self, key: &Key) -> Option<Duration> {
+impl Controller for Reconciler {
+    type Kinds = Clusters;
+    const NAME: &'static str = "etcdcluster";
+
+    async fn pass(&self, key: &Key) -> Passed {
         let began = Instant::now();
         let mut entry = self.cache.entry(key);
-        if entry.clusters.is_empty() && entry.members.is_empty() && entry.malformed.is_empty() {
+        let objects = observe(&mut entry);
+        let malformed = entry.malformed.pop_first();
+        if objects.is_empty() && malformed.is_none() {
             self.memory().remove(key);
-            return None;
+            return Passed::DONE;
         }
-        let memory = self.memory().get(key).cloned().unwrap_or_default();
-        let known = Known { cache: &self.cache, namespace: &key.namespace };
-        let mut pass = match entry.malformed.pop_first() {
-            Some((object, why)) => {
-                let cluster = entry.clusters.remove(&key.name);
-                let of = (key.namespace.as_str(), key.name.as_str());
-                Pass::unreadable(of, cluster, (&object, &why), memory, Sound, &self.around(&known))
-            }
-            None => {
-                let view = observe::view(key, entry, self.settings.clone(), self.ambient.entropy());
-                Pass::begin(view, memory, Sound, &self.around(&known))
-            }
-        };
+        let mut pass = self.begin(key, objects, malformed);
         self.play(key, &mut pass).await;
         let end = pass.end();
         self.metrics.pass(began.elapsed(), end.succeeded);
         self.memory().insert(key.clone(), end.memory);
-        Some(end.again)
+        Passed { succeeded: end.succeeded, requeue: Requeue::After(end.again) }
+    }
+}
+
+/// What the cache has of a cluster.
+pub fn observe(entry: &mut Entry<Clusters>) -> Objects {
+    Objects {
+        clusters: entry.take(),
+        members: entry.take(),
+        pods: entry.take(),
+        volumes: entry.take(),
+        services: entry.take(),
+        budgets: entry.take(),
+    }
+}
+
+impl Reconciler {
+    /// Remembers nothing yet.
+    pub fn new(
+        cache: Arc<Cache<Clusters>>,
+        network: Network,
+        reporter: Reporter,
+        metrics: Arc<Metrics>,
+        settings: Settings,
+        ambient: Arc<dyn Ambient>,
+    ) -> Self {
+        let (memory, started) = (Mutex::default(), Instant::now());
+        let known = cache.clone();
+        let clusters = metrics.clusters.clone();
+        metrics.at_scrape(move || {
+            clusters.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
+        });
+        Self { cache, network, reporter, metrics, settings, ambient, memory, started }
+    }
+
+    /// A pass over these objects, or about the one that can not be read.
+    fn begin(&self, key: &Key, mut objects: Objects, malformed: Option<(String, String)>) -> Pass {
+        let memory = self.memory().get(key).cloned().unwrap_or_default();
+        let known = Known { cache: &self.cache, namespace: &key.namespace };
+        let around = self.around(&known);
+        match malformed {
+            Some((object, why)) => {
+                let cluster = objects.clusters.remove(&key.name);
+                let of = (key.namespace.as_str(), key.name.as_str());
+                Pass::unreadable(of, cluster, (&object, &why), memory, Sound, &around)
+            }
+            None => {
+                let (settings, entropy) = (self.settings.clone(), self.ambient.entropy());
+                let view = objects.into_view(&key.namespace, &key.name, settings, entropy);
+                Pass::begin(view, memory, Sound, &around)
+            }
+        }
     }
 
     /// Sends what the pass asks, several requests at once if it does, until it has come to its end.
@@ -82,9 +123,9 @@ impl Reconciler {
         }
     }
 
-    fn around<'a>(&self, known: &'a Known<'_>) -> Around<'a> {
+    fn around<'a>(&self, known: &'a Known<'_, Clusters>) -> Around<'a> {
         let (now, wall) = (self.started.elapsed(), self.ambient.now());
-        Around { now, wall, leads: self.mandate.holds(), cache: known }
+        Around { now, wall, leads: self.network.mandate.holds(), cache: known }
     }
 
     /// Tells what the pass tells, and keeps the cache up with what it has written.

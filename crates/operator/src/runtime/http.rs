@@ -10,9 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use crate::runtime::cache::{Cache, Key};
 use crate::runtime::metrics::Metrics;
-use crate::runtime::queue::Queue;
 use crate::runtime::watch::Pending;
 
 /// `/healthz` says that the process runs. `/readyz` also that it has read everything it is responsible for: without the
@@ -31,10 +29,9 @@ pub fn probes(pending: Arc<Pending>) -> Router {
     Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready))
 }
 
-pub fn metrics(metrics: Arc<Metrics>, cache: Arc<Cache>, queue: Arc<Queue<Key>>) -> Router {
+/// `/metrics`, for whoever asks.
+pub fn metrics(metrics: Arc<Metrics>) -> Router {
     let render = move || {
-        metrics.clusters.set(i64::try_from(cache.len()).unwrap_or(i64::MAX));
-        metrics.queue_depth.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
         let text = metrics.render();
         async move { ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text) }
     };

@@ -1,8 +1,9 @@
-//! What any controller needs, and nothing of what one is about: watches that fill a [`cache`], a [`queue`] of keys,
+//! What any [`controller`] needs, and nothing of what one is about: watches that fill a [`cache`], a [`queue`] of keys,
 //! [leadership](leader), bounded [`requests`] to the API server and to etcd, [`events`], [`metrics`], and [probes](http).
 
 pub mod ambient;
 pub mod cache;
+pub mod controller;
 pub mod events;
 pub mod http;
 pub mod leader;

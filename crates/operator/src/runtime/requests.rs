@@ -2,31 +2,30 @@
 
 use std::sync::Arc;
 
-use api::{EtcdCluster, EtcdMember, labels};
+use api::labels;
 use etcd::{Endpoint, Etcd};
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use planner::Kind;
 use planner::pass::{Answer, EtcdCall, Failure, Request};
 use serde_json::Value;
 
+use crate::runtime::leader::Mandate;
 use crate::runtime::sentence;
 
-/// The way out.
+/// The way out. Nothing is written over it by a replica that may not lead any more.
 #[derive(Clone)]
 pub struct Network {
     pub client: Client,
     pub etcd: Arc<dyn Etcd>,
+    pub mandate: Mandate,
 }
 
 impl Network {
     /// Makes a request about a cluster in that namespace.
     pub async fn send(&self, namespace: &str, request: &Request) -> Result<Answer, Failure> {
         match request {
+            request if request.is_write() && !self.mandate.holds() => Err(Failure::Deposed),
             // The list may be wanted in haste; apart from that, connections to etcd have these limits of their own.
             Request::Etcd { at, call: call @ EtcdCall::Members { limit: Some(limit) } } => {
                 let answer = tokio::time::timeout(*limit, self.ask(at, call)).await;
@@ -42,7 +41,7 @@ impl Network {
 
     async fn call(&self, namespace: &str, request: &Request) -> Result<Answer, Failure> {
         let api = |kind: Kind| -> Api<DynamicObject> {
-            let (client, resource) = (self.client.clone(), resource(kind));
+            let (client, resource) = (self.client.clone(), kind.resource());
             if kind.is_namespaced() {
                 Api::namespaced_with(client, namespace, &resource)
             } else {
@@ -93,19 +92,6 @@ impl Network {
             EtcdCall::Remove { id } => self.etcd.remove(at, *id).await.map(done),
             EtcdCall::Persist => self.etcd.persist(at).await.map(done),
         }
-    }
-}
-
-fn resource(kind: Kind) -> ApiResource {
-    match kind {
-        Kind::Cluster => ApiResource::erase::<EtcdCluster>(&()),
-        Kind::Member => ApiResource::erase::<EtcdMember>(&()),
-        Kind::Pod => ApiResource::erase::<Pod>(&()),
-        Kind::Claim => ApiResource::erase::<PersistentVolumeClaim>(&()),
-        Kind::Service => ApiResource::erase::<Service>(&()),
-        Kind::Budget => ApiResource::erase::<PodDisruptionBudget>(&()),
-        Kind::Volume => ApiResource::erase::<PersistentVolume>(&()),
-        Kind::Node => ApiResource::erase::<Node>(&()),
     }
 }
 

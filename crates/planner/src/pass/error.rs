@@ -50,6 +50,7 @@ impl Error {
             Failure::Unreachable(why) => Self::Unreachable { object, why },
             Failure::Timeout => Self::Timeout(object),
             Failure::Etcd(source) => Self::Etcd { action: "asking etcd", source },
+            Failure::Deposed => Self::Deposed,
         }
     }
 

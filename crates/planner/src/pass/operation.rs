@@ -227,6 +227,7 @@ fn meaning(request: &Request, answer: Result<Answer, Failure>) -> Result<Option<
         (_, Err(failure)) => failure,
     };
     match request {
+        _ if failure == Failure::Deposed => Err(Error::Deposed),
         Request::Delete { kind, name, uid } if failure.is_reason("NotFound") => {
             Ok(Some(Change::Gone { kind: *kind, name: name.clone(), uid: uid.clone() }))
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use etcd::{Endpoint, Membership};
 use kube::core::Status;
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Kind, Which};
+use crate::{Declared, Kind, Which};
 
 /// An API server that needs longer is not going to answer.
 pub const API_LIMIT: Duration = Duration::from_secs(10);
@@ -81,6 +82,8 @@ pub enum Failure {
     /// No answer in time. A change may have been made all the same.
     Timeout,
     Etcd(etcd::Error),
+    /// It was not sent: another replica may be leading.
+    Deposed,
 }
 
 impl Failure {
@@ -99,6 +102,12 @@ impl Failure {
 }
 
 impl Request {
+    /// Writes the status of an object that was read, and nothing else of it. `None` if it can not be put into words.
+    pub fn replace_status<K: Declared + Serialize>(object: &K) -> Option<Self> {
+        let name = object.meta().name.clone()?;
+        Some(Self::ReplaceStatus { kind: K::KIND, name, object: super::translation::wire(object).ok()? })
+    }
+
     /// The request that takes a look.
     pub fn look(kind: Kind, which: &Which) -> Self {
         match which {

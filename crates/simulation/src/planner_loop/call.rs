@@ -4,7 +4,9 @@ use api::labels;
 use etcd::Endpoint;
 use planner::pass::{Answer, EtcdCall, Failure, Request};
 
-use crate::apiserver::kind::{BUDGET, CLAIM, ETCD_CLUSTER, ETCD_MEMBER, NODE, POD, SERVICE, VOLUME};
+use crate::apiserver::kind::{
+    BUDGET, CLAIM, ETCD_CLUSTER, ETCD_DEFRAG, ETCD_MEMBER, ETCD_SNAPSHOT, NODE, POD, SERVICE, VOLUME,
+};
 use crate::apiserver::{ApiError, DeleteOptions, Deletion, Kind, Propagation, Selector, Sub};
 use crate::script::Verb;
 use crate::world::{World, name_of};
@@ -31,6 +33,8 @@ pub fn kind(kind: planner::Kind) -> Kind {
         planner::Kind::Budget => BUDGET,
         planner::Kind::Volume => VOLUME,
         planner::Kind::Node => NODE,
+        planner::Kind::Snapshot => ETCD_SNAPSHOT,
+        planner::Kind::Defrag => ETCD_DEFRAG,
     }
 }
 

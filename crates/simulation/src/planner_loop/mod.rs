@@ -3,10 +3,13 @@
 
 mod broken;
 mod call;
+#[cfg(test)]
+mod pruning;
 mod steps;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use jiff::SignedDuration;
 use operator::runtime::cache::Key;
@@ -138,27 +141,34 @@ impl<'r> Simulation<'r> {
     }
 
     fn play(&mut self) -> Option<Violation> {
-        let end = self.world.script.calm_at + PATIENCE;
         loop {
-            let (at, event) = self.world.agenda.pop()?;
-            if at > end {
-                return self.rest.verdict(&self.world);
-            }
-            self.steps += 1;
-            self.world.advance(at);
-            if let Some(event) = self.world.handle(event) {
-                self.operate(event);
-            }
-            self.world.settle();
-            self.obey();
-            self.watch();
-            if let Some(violation) = invariants::check(&mut self.world, self.leader.is_some()) {
-                return Some(violation);
-            }
-            if self.world.calm && self.rest.is_reached(&self.world) {
-                return None;
+            if let ControlFlow::Break(verdict) = self.turn() {
+                return verdict;
             }
         }
+    }
+
+    /// The next thing that happens, and the verdict if that was the last.
+    fn turn(&mut self) -> ControlFlow<Option<Violation>> {
+        let Some((at, event)) = self.world.agenda.pop() else { return ControlFlow::Break(None) };
+        if at > self.world.script.calm_at + PATIENCE {
+            return ControlFlow::Break(self.rest.verdict(&self.world));
+        }
+        self.steps += 1;
+        self.world.advance(at);
+        if let Some(event) = self.world.handle(event) {
+            self.operate(event);
+        }
+        self.world.settle();
+        self.obey();
+        self.watch();
+        if let Some(violation) = invariants::check(&mut self.world, self.leader.is_some()) {
+            return ControlFlow::Break(Some(violation));
+        }
+        if self.world.calm && self.rest.is_reached(&self.world) {
+            return ControlFlow::Break(None);
+        }
+        ControlFlow::Continue(())
     }
 
     fn operate(&mut self, event: Event) {

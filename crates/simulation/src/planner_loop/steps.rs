@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use operator::cluster::observe;
+use operator::cluster::kinds::Clusters;
+use operator::cluster::reconcile::observe;
 use operator::runtime::cache::{Cache, Key, Known};
 use planner::pass::{Answer, Around, Change, EtcdCall, Failure, Pass, Request, Step, Ticket, Told};
 use rand::RngExt;
@@ -69,13 +70,13 @@ impl Simulation<'_> {
     fn begin(&mut self, id: usize, key: &Key) -> Option<Playing> {
         let settings = self.settings();
         let operator = self.operators.get_mut(&id)?;
-        let entry = operator.eyes.cache.entry(key);
-        if entry.clusters.is_empty() && entry.members.is_empty() {
+        let objects = observe(&mut operator.eyes.cache.entry(key));
+        if objects.is_empty() {
             operator.workers.remove(key);
             return None;
         }
         let memory = operator.workers.get(key).map(|w| w.memory.clone()).unwrap_or_default();
-        let view = observe::view(key, entry, settings, self.world.rng.random());
+        let view = objects.into_view(&key.namespace, &key.name, settings, self.world.rng.random());
         let list = self.old_lists.get(&key.name).filter(|_| self.mutation.keeps_list).cloned();
         let conduct = Broken { mutation: self.mutation, list };
         let cache = self.cache(id);
@@ -85,7 +86,7 @@ impl Simulation<'_> {
     }
 
     /// The operator's clocks, its cache, and whether it leads.
-    fn around<'a>(&self, id: usize, known: &'a Known<'_>) -> Around<'a> {
+    fn around<'a>(&self, id: usize, known: &'a Known<'_, Clusters>) -> Around<'a> {
         Around {
             now: Duration::from_millis(self.world.now),
             wall: self.clock(id),
@@ -95,7 +96,7 @@ impl Simulation<'_> {
     }
 
     /// The cache of an operator; an empty one if it has ended.
-    fn cache(&self, id: usize) -> Arc<Cache> {
+    fn cache(&self, id: usize) -> Arc<Cache<Clusters>> {
         self.operators.get(&id).map_or_else(Arc::default, |operator| operator.eyes.cache.clone())
     }
 

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use api::{EtcdCluster, EtcdMember, labels};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use operator::runtime::cache::{Cache, Cached, Key, Listing};
-use serde::de::DeserializeOwned;
+use api::labels;
+use operator::cluster::kinds::Clusters;
+use operator::runtime::cache::{Cache, Cached, Group as _, Key, Listing, Visitor};
 use serde_json::Value;
 
 use crate::apiserver::{Change, Event, Selector};
@@ -26,7 +24,7 @@ pub struct Watch {
 
 /// The cache with its watches: one for each of the six kinds, in all namespaces or in each of two.
 pub struct Eyes {
-    pub cache: Arc<Cache>,
+    pub cache: Arc<Cache<Clusters>>,
     pub watches: Vec<Watch>,
     selectors: [Selector; 6],
 }
@@ -56,9 +54,11 @@ impl Eyes {
         watch.listing = watch.listing.next();
         let (objects, revision) = world.api().list(WATCHED[kind], watch.namespace, &self.selectors[kind]);
         watch.revision = revision;
-        let mut keys: Vec<Key> =
-            objects.iter().flat_map(|object| show(&self.cache, kind, object, &watch.listing)).collect();
-        keys.extend(ended(&self.cache, kind, &watch.listing));
+        let mut keys: Vec<Key> = objects
+            .iter()
+            .flat_map(|object| hear(&self.cache, kind, News::Shown(object, &watch.listing)))
+            .collect();
+        keys.extend(hear(&self.cache, kind, News::Listed(&watch.listing)));
         keys
     }
 
@@ -93,68 +93,59 @@ impl Eyes {
     }
 }
 
-fn tell(cache: &Cache, kind: usize, event: &Event, listing: &Listing) -> Vec<Key> {
-    if event.change == Change::Deleted {
-        return match kind {
-            0 => deleted::<EtcdCluster>(cache, &event.object),
-            1 => deleted::<EtcdMember>(cache, &event.object),
-            2 => deleted::<Pod>(cache, &event.object),
-            3 => deleted::<PersistentVolumeClaim>(cache, &event.object),
-            4 => deleted::<Service>(cache, &event.object),
-            _ => deleted::<PodDisruptionBudget>(cache, &event.object),
-        };
-    }
-    apply(cache, kind, &event.object, listing)
-}
-
-fn apply(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Vec<Key> {
-    match kind {
-        0 => seen::<EtcdCluster>(cache, object, listing),
-        1 => seen::<EtcdMember>(cache, object, listing),
-        2 => seen::<Pod>(cache, object, listing),
-        3 => seen::<PersistentVolumeClaim>(cache, object, listing),
-        4 => seen::<Service>(cache, object, listing),
-        _ => seen::<PodDisruptionBudget>(cache, object, listing),
-    }
-}
-
-fn show(cache: &Cache, kind: usize, object: &Value, listing: &Listing) -> Vec<Key> {
-    match kind {
-        0 => shown::<EtcdCluster>(cache, object, listing),
-        1 => shown::<EtcdMember>(cache, object, listing),
-        2 => shown::<Pod>(cache, object, listing),
-        3 => shown::<PersistentVolumeClaim>(cache, object, listing),
-        4 => shown::<Service>(cache, object, listing),
-        _ => shown::<PodDisruptionBudget>(cache, object, listing),
-    }
-}
-
-fn ended(cache: &Cache, kind: usize, listing: &Listing) -> Vec<Key> {
-    let lost = match kind {
-        0 => cache.listed::<EtcdCluster>(listing),
-        1 => cache.listed::<EtcdMember>(listing),
-        2 => cache.listed::<Pod>(listing),
-        3 => cache.listed::<PersistentVolumeClaim>(listing),
-        4 => cache.listed::<Service>(listing),
-        _ => cache.listed::<PodDisruptionBudget>(listing),
+fn tell(cache: &Cache<Clusters>, kind: usize, event: &Event, listing: &Listing) -> Vec<Key> {
+    let news = match event.change {
+        Change::Deleted => News::Deleted(&event.object),
+        _ => News::Seen(&event.object, listing),
     };
-    let mut lost: Vec<Key> = lost.into_iter().collect();
-    lost.sort();
-    lost
+    hear(cache, kind, news)
 }
 
-fn decode<K: DeserializeOwned>(object: &Value) -> Option<K> {
-    K::deserialize(object).ok()
+/// What a watch has to say.
+#[derive(Clone, Copy)]
+enum News<'a> {
+    Seen(&'a Value, &'a Listing),
+    Shown(&'a Value, &'a Listing),
+    Deleted(&'a Value),
+    Listed(&'a Listing),
 }
 
-fn seen<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &Listing) -> Vec<Key> {
-    decode::<K>(object).map(|object| cache.seen(object, listing)).unwrap_or_default()
+/// Takes in news of the kind with that number. Returns the keys to look at.
+fn hear(cache: &Cache<Clusters>, kind: usize, news: News<'_>) -> Vec<Key> {
+    let mut ear = Ear { cache, wanted: kind, visited: 0, news, keys: vec![] };
+    Clusters::each(&mut ear);
+    ear.keys
 }
 
-fn shown<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value, listing: &Listing) -> Vec<Key> {
-    decode::<K>(object).map(|object| cache.shown(object, listing)).unwrap_or_default()
+struct Ear<'a> {
+    cache: &'a Cache<Clusters>,
+    wanted: usize,
+    visited: usize,
+    news: News<'a>,
+    keys: Vec<Key>,
 }
 
-fn deleted<K: Cached + DeserializeOwned>(cache: &Cache, object: &Value) -> Vec<Key> {
-    decode::<K>(object).map(|object| cache.deleted(&object)).unwrap_or_default()
+impl Visitor<Clusters> for Ear<'_> {
+    fn visit<K: Cached<Clusters>>(&mut self) {
+        let number = self.visited;
+        self.visited += 1;
+        if number != self.wanted {
+            return;
+        }
+        let keys = match self.news {
+            News::Seen(object, listing) => {
+                K::deserialize(object).map(|object| self.cache.seen(object, listing))
+            }
+            News::Shown(object, listing) => {
+                K::deserialize(object).map(|object| self.cache.shown(object, listing))
+            }
+            News::Deleted(object) => K::deserialize(object).map(|object| self.cache.deleted(&object)),
+            News::Listed(listing) => {
+                let mut lost: Vec<Key> = self.cache.listed::<K>(listing).into_iter().collect();
+                lost.sort();
+                Ok(lost)
+            }
+        };
+        self.keys = keys.unwrap_or_default();
+    }
 }

@@ -1,22 +1,19 @@
 //! One replica of the operator: its watches, its queue and its workers, put together as its `run` does, without the
 //! process around it. Dropping it is the end of the process.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use operator::cluster::reconcile::Reconciler;
 use operator::cluster::report::Reporter;
 use operator::runtime::ambient::Ambient;
-use operator::runtime::cache::{Cache, Key};
+use operator::runtime::controller::{Controllers, Workers};
 use operator::runtime::events::Announcer;
 use operator::runtime::leader::Mandate;
 use operator::runtime::metrics::Metrics;
-use operator::runtime::queue::Queue;
 use operator::runtime::requests::Network;
-use operator::runtime::watch::{Pending, Watches};
 use planner::Settings;
 use rand::RngExt as _;
 use tokio::task::JoinSet;
@@ -26,69 +23,45 @@ use super::etcd_client::EtcdClient;
 use crate::world::NAMESPACE;
 
 /// Clusters worked on at the same time.
-const WORKERS: usize = 4;
+const WORKERS: u16 = 4;
 
-/// See the module's description.
+/// A replica at work.
 pub struct Replica {
-    _tasks: JoinSet<()>,
+    _task: JoinSet<()>,
 }
 
 impl Replica {
     pub fn start(stage: &Stage, name: &str) -> Self {
         let client = stage.api.client(name, NAMESPACE);
-        let cache = Arc::new(Cache::default());
-        let queue = Arc::new(Queue::<Key>::default());
-        let pending = Arc::new(Pending::default());
-        let watches = Watches {
-            client: client.clone(),
-            namespaces: vec![],
-            cache: cache.clone(),
-            queue: queue.clone(),
-            pending: pending.clone(),
-        };
-        let watching = watches.start();
-        let reconciler = Arc::new(reconciler(stage, client, cache));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut watching = watching;
-            while watching.join_next().await.is_some() {}
+        let mut controllers = controllers(stage, &client);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            while !controllers.pending().is_synced() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let mut workers = Workers::default();
+            controllers.begin(&mut workers);
+            std::future::pending::<()>().await;
         });
-        for _ in 0..WORKERS {
-            let (reconciler, queue, pending) = (reconciler.clone(), queue.clone(), pending.clone());
-            tasks.spawn(async move {
-                while !pending.is_synced() {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                loop {
-                    let key = queue.next().await;
-                    let again = reconciler.pass(&key).await;
-                    queue.done(key, again);
-                }
-            });
-        }
-        Self { _tasks: tasks }
+        Self { _task: task }
     }
 }
 
-fn reconciler(stage: &Stage, client: kube::Client, cache: Arc<Cache>) -> Reconciler {
+fn controllers(stage: &Stage, client: &kube::Client) -> Controllers {
     let etcd: Arc<dyn etcd::Etcd> = Arc::new(EtcdClient { stage: stage.clone() });
+    let network = Network { client: client.clone(), etcd, mandate: Mandate::default() };
+    let reporter = Reporter { announcer: Announcer::new(client.clone(), None) };
     let timeout = stage.lost_member_timeout;
     let settings = Settings {
         lost_member_timeout: timeout
             .map(|ms| SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
         ..Settings::default()
     };
-    Reconciler {
-        reporter: Reporter { announcer: Announcer::new(client.clone(), None) },
-        network: Network { client, etcd },
-        mandate: Mandate::default(),
-        settings,
-        ambient: Arc::new(Simulated { stage: stage.clone() }),
-        cache,
-        metrics: Arc::new(Metrics::default()),
-        memory: Mutex::new(HashMap::new()),
-        started: tokio::time::Instant::now(),
-    }
+    let ambient = Arc::new(Simulated { stage: stage.clone() });
+    let metrics = Arc::new(Metrics::default());
+    let mut all = Controllers::new(client.clone(), vec![], metrics.clone());
+    all.add(WORKERS, |cache| Reconciler::new(cache, network, reporter, metrics, settings, ambient));
+    all
 }
 
 /// The world's time, by the operator's own clock, and the world's chance.

@@ -3,48 +3,58 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::{EtcdCluster, EtcdMember};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use planner::Kind;
+use serde::de::DeserializeOwned;
 
-use super::kinds::Cached;
+use super::group::Cached;
 
-/// Everything known about one cluster, objects by name.
-#[derive(Debug, Default)]
-pub struct Entry {
-    pub clusters: BTreeMap<String, EtcdCluster>,
-    pub members: BTreeMap<String, EtcdMember>,
-    pub pods: BTreeMap<String, Pod>,
-    pub volumes: BTreeMap<String, PersistentVolumeClaim>,
-    pub services: BTreeMap<String, Service>,
-    pub budgets: BTreeMap<String, PodDisruptionBudget>,
+/// Everything known of one key, as it was at one moment.
+pub struct Entry<G> {
+    shelf: Shelf,
     /// Objects that can not be read, by kind and name, and why. With one of these nothing is done: a member that can not
     /// be read still exists.
     pub malformed: BTreeMap<String, String>,
+    group: PhantomData<fn() -> G>,
 }
 
-/// An [`Entry`] at rest.
-#[derive(Clone, Debug, Default)]
-pub struct Shelf {
-    pub(super) clusters: Slot,
-    pub(super) members: Slot,
-    pub(super) pods: Slot,
-    pub(super) volumes: Slot,
-    pub(super) services: Slot,
-    pub(super) budgets: Slot,
+impl<G> Entry<G> {
+    pub(super) fn new(shelf: Shelf, malformed: BTreeMap<String, String>) -> Self {
+        Self { shelf, malformed, group: PhantomData }
+    }
+
+    /// The objects of a kind by name. What of them can not be read is noted.
+    pub fn take<K: Cached<G>>(&mut self) -> BTreeMap<String, K> {
+        let mut objects = BTreeMap::new();
+        for (name, stored) in self.shelf.0.remove(&K::KIND).unwrap_or_default() {
+            match stored.unfold() {
+                Ok(object) => {
+                    objects.insert(name, object);
+                }
+                Err(error) => {
+                    self.malformed.insert(format!("{} {name}", K::KIND), error.to_string());
+                }
+            }
+        }
+        objects
+    }
 }
+
+/// What belongs to one key, at rest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shelf(BTreeMap<Kind, Slot>);
 
 /// Objects of one kind by name.
-pub type Slot = BTreeMap<String, Arc<Stored>>;
+pub(super) type Slot = BTreeMap<String, Arc<Stored>>;
 
 /// An object, and where it came from.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub(super) struct Stored {
     pub(super) form: Form,
     pub(super) state: State,
     /// The listing that showed it last.
@@ -100,7 +110,7 @@ impl Form {
 }
 
 impl Stored {
-    pub(super) fn unfold<K: Cached>(&self) -> Result<K, serde_json::Error> {
+    pub(super) fn unfold<K: DeserializeOwned + Clone + 'static>(&self) -> Result<K, serde_json::Error> {
         match &self.form {
             Form::Json(json) => serde_json::from_slice(json),
             Form::Whole(object) => object
@@ -117,37 +127,11 @@ impl Stored {
 }
 
 impl Shelf {
-    /// The objects, and what of them can not be read.
-    pub(super) fn unfold(&self) -> Entry {
-        let mut malformed = BTreeMap::new();
-        Entry {
-            clusters: unfold(&self.clusters, &mut malformed),
-            members: unfold(&self.members, &mut malformed),
-            pods: unfold(&self.pods, &mut malformed),
-            volumes: unfold(&self.volumes, &mut malformed),
-            services: unfold(&self.services, &mut malformed),
-            budgets: unfold(&self.budgets, &mut malformed),
-            malformed,
-        }
+    pub(super) fn slot(&mut self, kind: Kind) -> &mut Slot {
+        self.0.entry(kind).or_default()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let slots = [&self.clusters, &self.members, &self.pods, &self.volumes, &self.services, &self.budgets];
-        slots.iter().all(|slot| slot.is_empty())
+        self.0.values().all(Slot::is_empty)
     }
-}
-
-fn unfold<K: Cached>(slot: &Slot, malformed: &mut BTreeMap<String, String>) -> BTreeMap<String, K> {
-    let mut objects = BTreeMap::new();
-    for (name, stored) in slot {
-        match stored.unfold() {
-            Ok(object) => {
-                objects.insert(name.clone(), object);
-            }
-            Err(error) => {
-                malformed.insert(format!("{} {name}", K::kind(&())), error.to_string());
-            }
-        }
-    }
-    objects
 }

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
+use crate::cluster::kinds::Clusters;
 
 fn cluster(uid: &str, version: u64) -> EtcdCluster {
     let mut cluster = EtcdCluster::test("ns", "c");
@@ -13,15 +14,15 @@ fn cluster(uid: &str, version: u64) -> EtcdCluster {
     cluster
 }
 
-fn stored(cache: &Cache) -> Option<String> {
+fn stored(cache: &Cache<Clusters>) -> Option<String> {
     let key = Key { namespace: "ns".into(), name: "c".into() };
-    let entry = cache.entry(&key);
-    entry.clusters.get("c").and_then(|c| c.metadata.resource_version.clone())
+    let clusters = cache.entry(&key).take::<EtcdCluster>();
+    clusters.get("c").and_then(|c| c.metadata.resource_version.clone())
 }
 
 #[test]
 fn a_late_event_does_not_undo_our_own_write() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     assert!(!cache.seen(cluster("u", 1), &listing).is_empty());
     cache.wrote(cluster("u", 3));
@@ -32,7 +33,7 @@ fn a_late_event_does_not_undo_our_own_write() {
 
 #[test]
 fn a_late_answer_does_not_bring_back_what_was_deleted() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     cache.seen(cluster("u", 1), &Listing::first(None));
     assert!(!cache.deleted(&cluster("u", 2)).is_empty());
     cache.wrote(cluster("u", 2));
@@ -42,7 +43,7 @@ fn a_late_answer_does_not_bring_back_what_was_deleted() {
 
 #[test]
 fn what_we_deleted_ourselves_is_gone_before_the_watch_says_so() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let key = Key { namespace: "ns".into(), name: "c".into() };
     cache.seen(cluster("u", 1), &Listing::first(None));
     cache.gone::<EtcdCluster>(&key, "c", "another");
@@ -53,7 +54,7 @@ fn what_we_deleted_ourselves_is_gone_before_the_watch_says_so() {
 
 #[test]
 fn an_object_whose_end_waited_for_our_write_is_gone_with_the_answer() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let mut held = cluster("u", 1);
     held.metadata.deletion_timestamp = Some(api::conditions::wire_time(Timestamp::UNIX_EPOCH));
     held.metadata.deletion_grace_period_seconds = Some(0);
@@ -78,7 +79,7 @@ fn a_pod_that_has_time_to_end_is_not_gone_with_an_answer() {
 
 #[test]
 fn an_object_that_gets_its_label_back_is_seen_again() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     cache.seen(cluster("u", 1), &listing);
     cache.deleted(&cluster("u", 2));
@@ -88,7 +89,7 @@ fn an_object_that_gets_its_label_back_is_seen_again() {
 
 #[test]
 fn a_listing_drops_what_it_does_not_show_but_not_what_was_written_since_it_began() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let first = Listing::first(None);
     cache.seen(cluster("u", 1), &first);
     assert!(cache.listed::<EtcdCluster>(&first).is_empty());
@@ -106,7 +107,7 @@ fn a_listing_drops_what_it_does_not_show_but_not_what_was_written_since_it_began
 
 #[test]
 fn a_successor_of_the_same_name_is_not_removed_with_its_predecessor() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     cache.seen(cluster("old", 1), &listing);
     cache.seen(cluster("new", 5), &listing);
@@ -130,8 +131,12 @@ fn key(namespace: &str, cluster: &str) -> Key {
 }
 
 /// The version of the Pod that a cluster has.
-fn known(cache: &Cache, namespace: &str, cluster: &str) -> Option<String> {
-    cache.entry(&key(namespace, cluster)).pods.get("p").and_then(|p| p.metadata.resource_version.clone())
+fn known(cache: &Cache<Clusters>, namespace: &str, cluster: &str) -> Option<String> {
+    cache
+        .entry(&key(namespace, cluster))
+        .take::<Pod>()
+        .get("p")
+        .and_then(|p| p.metadata.resource_version.clone())
 }
 
 fn sorted(keys: impl IntoIterator<Item = Key>) -> Vec<Key> {
@@ -149,7 +154,7 @@ fn later(listing: &Listing) -> Listing {
 
 #[test]
 fn t30_a_listing_of_one_namespace_says_nothing_about_another() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let (a, b) = (Listing::first(Some("a")), Listing::first(Some("b")));
     cache.shown(pod("a", "c", 1), &a);
     cache.shown(pod("b", "c", 2), &b);
@@ -172,7 +177,7 @@ fn t30_a_listing_of_one_namespace_says_nothing_about_another() {
 
 #[test]
 fn t30_a_listing_of_all_namespaces_sweeps_them_all() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let all = Listing::first(None);
     cache.shown(pod("a", "c", 1), &all);
     cache.shown(pod("b", "c", 2), &all);
@@ -183,7 +188,7 @@ fn t30_a_listing_of_all_namespaces_sweeps_them_all() {
 
 #[test]
 fn t31_a_changed_label_moves_an_object_and_leaves_no_ghost() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     cache.shown(pod("a", "c", 1), &listing);
     assert_eq!(sorted(cache.seen(pod("a", "d", 2), &listing)), [key("a", "c"), key("a", "d")]);
@@ -201,7 +206,7 @@ fn t31_a_changed_label_moves_an_object_and_leaves_no_ghost() {
 
 #[test]
 fn t31_a_move_by_our_own_write_is_told_to_the_cluster_that_lost_it() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     cache.shown(pod("a", "d", 1), &listing);
     cache.wrote(pod("a", "c", 2));
@@ -212,7 +217,7 @@ fn t31_a_move_by_our_own_write_is_told_to_the_cluster_that_lost_it() {
 
 #[test]
 fn t31_an_object_that_moved_is_found_by_whoever_deletes_it() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     cache.shown(pod("a", "c", 1), &listing);
     cache.seen(pod("a", "d", 2), &listing);
@@ -228,7 +233,7 @@ fn t31_an_object_that_moved_is_found_by_whoever_deletes_it() {
 
 #[test]
 fn t31_a_member_that_moves_by_its_spec_leaves_no_ghost() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     let member = |cluster: &str, version: u64| {
         let mut member = EtcdMember::new(
@@ -241,12 +246,12 @@ fn t31_a_member_that_moves_by_its_spec_leaves_no_ghost() {
     };
     cache.shown(member("c", 1), &listing);
     assert_eq!(sorted(cache.seen(member("d", 2), &listing)), [key("a", "c"), key("a", "d")]);
-    assert!(cache.entry(&key("a", "c")).members.is_empty());
+    assert!(cache.entry(&key("a", "c")).take::<EtcdMember>().is_empty());
 }
 
 #[test]
 fn t31_an_unreadable_object_that_vanished_in_a_gap_is_forgotten_with_the_next_listing() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let first = Listing::first(None);
     let why = || "no spec".to_owned();
     assert_eq!(cache.unreadable::<Pod>(&pod("a", "c", 1).metadata, why(), &first), [key("a", "c")]);
@@ -265,7 +270,7 @@ fn t31_an_unreadable_object_that_vanished_in_a_gap_is_forgotten_with_the_next_li
 
 #[test]
 fn t31_what_becomes_unreadable_holds_its_cluster_until_it_can_be_read_or_is_gone() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let listing = Listing::first(None);
     cache.shown(pod("a", "c", 1), &listing);
     let mut unlabelled = pod("a", "c", 2).metadata;
@@ -290,7 +295,7 @@ fn t31_what_becomes_unreadable_holds_its_cluster_until_it_can_be_read_or_is_gone
 
 #[test]
 fn t31_a_listing_replaces_even_what_has_a_higher_version() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 900), &before);
     cache.wrote(pod("a", "c", 901));
@@ -305,7 +310,7 @@ fn t31_a_listing_replaces_even_what_has_a_higher_version() {
 
 #[test]
 fn t31_a_listing_replaces_what_has_the_same_version_and_says_something_else() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 100), &before);
     let again = later(&before);
@@ -314,12 +319,12 @@ fn t31_a_listing_replaces_what_has_the_same_version_and_says_something_else() {
     let mut other = pod("a", "c", 100);
     other.metadata.annotations = Some([("one".to_owned(), "more".to_owned())].into());
     assert_eq!(cache.shown(other, &restored), [key("a", "c")]);
-    assert!(cache.entry(&key("a", "c")).pods["p"].metadata.annotations.is_some());
+    assert!(cache.entry(&key("a", "c")).take::<Pod>()["p"].metadata.annotations.is_some());
 }
 
 #[test]
 fn t31_a_listing_replaces_a_successor_that_the_backup_does_not_know() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     let at = |seconds| Some(api::conditions::wire_time(Timestamp::from_second(seconds).unwrap()));
     let (mut old, mut new) = (pod("a", "c", 100), pod("a", "c", 900));
@@ -334,7 +339,7 @@ fn t31_a_listing_replaces_a_successor_that_the_backup_does_not_know() {
 
 #[test]
 fn t31_what_was_deleted_after_the_backup_is_back_with_the_listing() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 900), &before);
     cache.deleted(&pod("a", "c", 901));
@@ -347,7 +352,7 @@ fn t31_what_was_deleted_after_the_backup_is_back_with_the_listing() {
 
 #[test]
 fn t31_what_we_delete_while_a_listing_is_under_way_stays_deleted() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 1), &before);
     let slow = later(&before);
@@ -358,7 +363,7 @@ fn t31_what_we_delete_while_a_listing_is_under_way_stays_deleted() {
 
 #[test]
 fn t31_a_listing_does_not_undo_what_we_wrote_since_it_began() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 5), &before);
     let slow = later(&before);
@@ -370,7 +375,7 @@ fn t31_a_listing_does_not_undo_what_we_wrote_since_it_began() {
 
 #[test]
 fn t31_an_answer_of_the_restored_server_survives_the_listing_that_does_not_know_it() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 900), &before);
     let restored = later(&before);
@@ -383,7 +388,7 @@ fn t31_an_answer_of_the_restored_server_survives_the_listing_that_does_not_know_
 
 #[test]
 fn t31_a_late_answer_does_not_survive_a_listing_that_knows_more() {
-    let cache = Cache::default();
+    let cache = Cache::<Clusters>::default();
     let before = Listing::first(None);
     cache.shown(pod("a", "c", 1), &before);
     cache.seen(pod("a", "c", 9), &before);
