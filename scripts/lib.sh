@@ -1,12 +1,16 @@
-# Shared by the scripts beside this file: where things are, and how progress is shown.
+# shellcheck shell=bash
+# Shared by the scripts beside this file: where things are, and how steps are run and shown.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-CACHE=${ETCD_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/etcd-operator}
-TARGET=${CARGO_TARGET_DIR:-$PWD/target}
-MUSL=x86_64-unknown-linux-musl
-IMAGE=etcd-operator.local/etcd-operator
-NAMESPACE=etcd-operator-system
+# shellcheck disable=SC2034 # used by the scripts that read this file
+{
+    CACHE=${ETCD_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/etcd-operator}
+    TARGET=${CARGO_TARGET_DIR:-$PWD/target}
+    MUSL=x86_64-unknown-linux-musl
+    IMAGE=etcd-operator.local/etcd-operator
+    NAMESPACE=etcd-operator-system
+}
 
 say() { printf '\033[1m%s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -16,14 +20,15 @@ since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
 
 need_root() { [ "$(id -u)" = 0 ] || die "$1 needs root: it starts containers, network namespaces and mounts"; }
 
-# Runs "$@" as a named step and remembers how long it took; ${STEPS[@]} holds the list for the summary.
-STEPS=()
-step() {
-    local name=$1 began; shift
-    say "── $name"
-    began=$(now)
-    "$@" || { printf 'error: %s failed after %s s\n' "$name" "$(since "$began")" >&2; return 1; }
-    STEPS+=("$(printf '%8s s  %s' "$(since "$began")" "$name")")
+. scripts/steps.sh
+
+# A Debian package for a program that is missing: `need_program musl-gcc musl-tools`.
+need_program() {
+    local program=$1 package=$2
+    ! command -v "$program" >/dev/null || return 0
+    [ "$(id -u)" = 0 ] || die "there is no $program: install the Debian package $package, or run this once as root"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package"
 }
 
 # What a build needs beyond Rust itself.
@@ -37,11 +42,7 @@ prepare() {
     if ! rustup target list --toolchain "$toolchain" --installed | grep -x "$MUSL" >/dev/null; then
         rustup target add --toolchain "$toolchain" "$MUSL"
     fi
-    if ! command -v musl-gcc >/dev/null; then
-        need_root "installing musl-tools"
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends musl-tools
-    fi
+    need_program musl-gcc musl-tools
 }
 
 # Always with --workspace, here and in the tests: for a single package Cargo would pick other features of the same
