@@ -14,15 +14,17 @@ help: ## List the commands
 demo: ## A real Kubernetes, the operator and a healthy etcd cluster on this machine
 	@scripts/demo
 
+.PHONY: check
+check: ## Before every commit: format, lints, units, docs, dependencies, scripts, chart (no root)
+	@scripts/check
+
 .PHONY: test
-test: ## All tests: format, lints, units, admission, end to end (needs root)
+test: ## Before a merge: all tests, with a real Kubernetes and all broken operators (needs root)
 	@scripts/test
 
-.PHONY: check
-check: ## The quick subset: format, lints, unit tests (no root)
-	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets --features lab/acceptance -- -D warnings
-	cargo test --locked --workspace --exclude e2e
+.PHONY: test-long
+test-long: ## Before a release: what takes long, such as thousands of days and the models against the real things
+	@scripts/test-long
 
 .PHONY: simulation
 simulation: ## All of the simulation: broken operators, more seeds, the models against the real things (minutes)
