@@ -2,7 +2,7 @@
 //! cut and mended, volumes have their size and grow.
 //!
 //! Needs root and takes a minute, so it runs only when asked for:
-//! `cargo test -p lab --features acceptance --test acceptance`. It uses the machine's lab, with three nodes, and leaves it up.
+//! `cargo test -p lab --test acceptance -- --ignored`. It uses the machine's lab, with three nodes, and leaves it up.
 
 // A failed step ends the test; there is nobody to report it to.
 #![allow(clippy::unwrap_used)]
@@ -123,6 +123,7 @@ spec:
 "#;
 
 #[test]
+#[cfg_attr(not(feature = "acceptance"), ignore = "root, a minute, and the machine's lab: make test runs it")]
 fn the_lab_keeps_its_promises() {
     lab(&["up", "--nodes", "3"]);
     lab(&["status"]);
