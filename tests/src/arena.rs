@@ -15,6 +15,7 @@ use kube::core::ObjectList;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use crate::manager::{Leave, Manager};
 use crate::wait::{LONG, wait_for};
 use crate::{Cluster, dump, kubernetes, operator};
 
@@ -30,17 +31,33 @@ pub struct Arena {
 /// behind and the operator was never refused a call.
 pub async fn arena(test: impl AsyncFnOnce(Arena) -> Result<()>) -> Result<()> {
     let client = kubernetes::connect().await?;
-    operator::wait_until_available(&client).await?;
+    operator::wait_until_available_or_away(&client).await?;
     let began = Timestamp::now();
-    let namespace = kubernetes::create_namespace(&client, "e2e").await?;
-    let arena = Arena { client: client.clone(), namespace: namespace.clone() };
-
-    let whole = async {
+    in_namespace(client, async |arena| {
         test(arena.clone()).await?;
         arena.clear().await?;
-        operator::was_never_refused(&client, began).await
-    };
-    let outcome = AssertUnwindSafe(whole).catch_unwind().await;
+        operator::was_never_refused(&arena.client, began).await
+    })
+    .await
+}
+
+/// The same for a test that brings an operator of its own: the installed one is away. The test hands over the operator that
+/// is there at its end, and that one has to delete the clusters and leave nothing behind.
+pub async fn arena_of_its_own(test: impl AsyncFnOnce(Arena) -> Result<Manager>) -> Result<()> {
+    let client = kubernetes::connect().await?;
+    let _leave = Leave::begin(&client).await?;
+    in_namespace(client, async |arena| {
+        let operator = test(arena.clone()).await?;
+        arena.clear().await?;
+        operator.kill().await
+    })
+    .await
+}
+
+async fn in_namespace(client: Client, test: impl AsyncFnOnce(Arena) -> Result<()>) -> Result<()> {
+    let namespace = kubernetes::create_namespace(&client, "e2e").await?;
+    let arena = Arena { client: client.clone(), namespace: namespace.clone() };
+    let outcome = AssertUnwindSafe(test(arena.clone())).catch_unwind().await;
     let failed = !matches!(outcome, Ok(Ok(())));
     if failed {
         eprintln!("{}", dump::everything(&arena).await);

@@ -1,6 +1,6 @@
 //! The test kit: what every end-to-end test needs, so that the tests themselves read as the behaviour they check.
 //!
-//! [`arena`] gives a test a namespace of its own on the Kubernetes that `KUBECONFIG` names, with the operator running in
+//! [`arena`](fn@arena) gives a test a namespace of its own on the Kubernetes that `KUBECONFIG` names, with the operator running in
 //! it, and prints everything worth knowing when the test fails. [`Cluster`] is one EtcdCluster as its user sees it, and
 //! the etcd behind it as its clients see it. [`Keys`] writes while things happen and remembers what was acknowledged;
 //! [`Diary`] remembers what the cluster said about itself.
@@ -21,7 +21,7 @@ pub mod predecessor;
 pub mod proxy;
 mod wait;
 
-pub use arena::{Arena, arena};
+pub use arena::{Arena, arena, arena_of_its_own};
 pub use cluster::{Cluster, condition, in_memory, on_volumes};
 pub use diary::{Diary, Entry};
 pub use identity::{Identity, Uids, restarts, uids};

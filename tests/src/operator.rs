@@ -11,25 +11,34 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::is_ready;
 use crate::lab;
+use crate::manager::Leave;
 use crate::wait::{SHORT, wait_for};
 
 pub const NAMESPACE: &str = "etcd-operator-system";
 pub const DEPLOYMENT: &str = "etcd-operator";
 const CONTAINER: &str = "manager";
 pub(crate) const PODS: &str = "control-plane=controller-manager";
+const PATIENCE: Duration = Duration::from_secs(45);
+const NEEDED: &str =
+    "these tests need the operator in etcd-operator-system/etcd-operator (`make deploy` installs it)";
 
 /// Fails unless the operator is there and ready, after a moment of patience for one that is just being restarted.
 pub async fn wait_until_available(client: &Client) -> Result<()> {
+    wait_for("the operator", PATIENCE, async || is_available(client).await).await.context(NEEDED)
+}
+
+/// The same for a test that runs beside others: they may have sent it away, and will have it back.
+pub async fn wait_until_available_or_away(client: &Client) -> Result<()> {
+    let there = async || if Leave::is_taken() { Ok(()) } else { is_available(client).await };
+    wait_for("the operator", PATIENCE, there).await.context(NEEDED)
+}
+
+/// Fails unless a replica is available now.
+pub(crate) async fn is_available(client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
-    wait_for("the operator", Duration::from_secs(45), async || {
-        let status = deployments.get(DEPLOYMENT).await?.status.unwrap_or_default();
-        ensure!(status.available_replicas.unwrap_or(0) > 0, "no replica of the Deployment is available");
-        Ok(())
-    })
-    .await
-    .with_context(|| {
-        format!("these tests need the operator in {NAMESPACE}/{DEPLOYMENT} (`make deploy` installs it)")
-    })
+    let status = deployments.get(DEPLOYMENT).await?.status.unwrap_or_default();
+    ensure!(status.available_replicas.unwrap_or(0) > 0, "no replica of the Deployment is available");
+    Ok(())
 }
 
 /// The operator's Pod, the newest if there are several.

@@ -12,10 +12,10 @@ use anyhow::{Context, Result, ensure};
 use api::{labels, names};
 use e2e::command::run;
 use e2e::lab::{Fault, Outage, nodes};
-use e2e::manager::{Leave, Manager};
+use e2e::manager::Manager;
 use e2e::{
-    Arena, Cluster, Diary, Keys, LONG, SHORT, arena, condition, connect, holds_for, on_volumes, operator,
-    uids, wait_for,
+    Arena, Cluster, Diary, Keys, LONG, SHORT, arena, arena_of_its_own, condition, connect, holds_for,
+    on_volumes, operator, uids, wait_for,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams};
@@ -105,11 +105,10 @@ async fn a_member_on_a_node_that_is_gone_for_good_is_replaced() -> Result<()> {
     let _alone = ALONE.lock().await;
     let client = connect().await?;
     nodes(&client, 3).await?;
-    arena(async |arena: Arena| {
+    arena_of_its_own(async |arena: Arena| {
         // The installed operator would wait for five minutes.
-        let leave = Leave::begin(&client).await?;
-        let operator = Manager::start("impatient", None, &["--lost-member-timeout=10"])?;
-        operator.leads(&client).await?;
+        let operator = Manager::start(&arena, "impatient", None, &["--lost-member-timeout=10"])?;
+        operator.leads().await?;
         let cluster = arena.create("my-etcd", on_volumes(3)).await?;
         cluster.settled(3).await?;
         let pods = cluster.pods().await?;
@@ -128,8 +127,7 @@ async fn a_member_on_a_node_that_is_gone_for_good_is_replaced() -> Result<()> {
 
         outage.end().await?;
         nodes(&client, 3).await?;
-        operator.kill().await?;
-        leave.end(&client).await
+        Ok(operator)
     })
     .await
 }
@@ -139,10 +137,9 @@ async fn t27_a_member_without_room_on_a_volume_that_can_move_is_waited_for() -> 
     let _alone = ALONE.lock().await;
     let client = connect().await?;
     let all = nodes(&client, 3).await?;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&client).await?;
-        let operator = Manager::start("impatient", None, &["--lost-member-timeout=5"])?;
-        operator.leads(&client).await?;
+    arena_of_its_own(async |arena: Arena| {
+        let operator = Manager::start(&arena, "impatient", None, &["--lost-member-timeout=5"])?;
+        operator.leads().await?;
         let volumes = Movable::offer(&arena, 4).await?;
         let mut spec = on_volumes(3);
         spec.storage.storage_class_name = Some(volumes.class.clone());
@@ -187,8 +184,7 @@ async fn t27_a_member_without_room_on_a_volume_that_can_move_is_waited_for() -> 
             Ok(())
         })
         .await?;
-        operator.kill().await?;
-        leave.end(&client).await
+        Ok(operator)
     })
     .await
 }

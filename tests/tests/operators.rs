@@ -1,109 +1,37 @@
-//! Operators that come, go, freeze, double and lose their way to the API server; and clusters that others left behind.
+//! Operators that come, go, freeze, double and lose their way to the API server.
 //!
-//! The operator is one for all, so these tests run one after the other, and not beside those of other files.
+//! Most have operators of their own, each for its own namespace, and send the installed one away: so a few can run at a time,
+//! and none beside those of other files.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use api::{EtcdCluster, labels};
+use anyhow::{Result, ensure};
+use api::EtcdCluster;
 use e2e::command::run;
 use e2e::lab::Frozen;
-use e2e::manager::{Leave, Manager, api_server};
+use e2e::manager::{Manager, api_server};
 use e2e::proxy::{Proxy, Weather};
 use e2e::{
-    Arena, Cluster, Diary, Keys, LONG, arena, create_namespace, in_memory, on_volumes, predecessor, wait_for,
+    Arena, Cluster, Keys, LONG, arena, arena_of_its_own, create_namespace, in_memory, on_volumes, wait_for,
 };
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::sync::RwLock;
 use tokio::time::sleep;
 
-static ALONE: Mutex<()> = Mutex::const_new(());
-
-/// Longer than the operator's slowest regular look at etcd, jitter included.
-const REST: Duration = Duration::from_secs(40);
-
-#[tokio::test]
-async fn clusters_of_the_go_operator_are_taken_over_without_restarting_a_pod() -> Result<()> {
-    taken_over(async |arena| predecessor::go_operator(arena).await).await
-}
-
-#[tokio::test]
-async fn t8_h41_h42_members_adopted_from_the_legacy_operator_are_taken_over() -> Result<()> {
-    taken_over(async |arena| predecessor::legacy(arena).await).await
-}
-
-async fn taken_over(leave_behind: impl AsyncFn(&Arena) -> Result<Cluster>) -> Result<()> {
-    let _alone = ALONE.lock().await;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&arena.client).await?;
-        let cluster = leave_behind(&arena).await?;
-        let (pods, ids) = (pods(&cluster).await?, cluster.member_ids().await?);
-        let id = cluster.status().await?.cluster_id;
-        let keys = Keys::start(&cluster).await?;
-        let diary = Diary::of(&cluster);
-
-        leave.end(&arena.client).await?;
-        // The one thing about the Go operator's objects that we want otherwise.
-        wait_for("the client Service to lead to voters only", LONG, async || {
-            let service = arena.api::<Service>().get(&api::names::client_service(&cluster.name)).await?;
-            let selector = service.spec.and_then(|spec| spec.selector).unwrap_or_default();
-            ensure!(selector.contains_key(labels::ROLE), "it selects {selector:?}");
-            Ok(())
-        })
-        .await?;
-        cluster.settled(3).await?;
-        sleep(REST).await;
-        let said = diary.entries();
-        assert!(said.len() <= 4, "a storm of {} statuses: {said:#?}", said.len());
-        assert!(said[1..].iter().all(|entry| entry.available.starts_with("True/")), "{said:#?}");
-        assert_eq!(cluster.status().await?.cluster_id, id);
-        assert_eq!(cluster.member_ids().await?, ids);
-        assert_eq!(self::pods(&cluster).await?, pods, "no Pod was restarted or replaced");
-
-        // And it is managed: a Pod comes back as the same member, a member is replaced, a fourth and fifth join.
-        let victim = ids.keys().next().context("a member")?;
-        arena.api::<Pod>().delete(victim, &DeleteParams::default()).await?;
-        wait_for("another Pod of the same name", LONG, async || {
-            let now = cluster.pod_uids().await?;
-            ensure!(now.get(victim).is_some_and(|uid| *uid != pods[victim].0), "the Pods are {now:?}");
-            Ok(())
-        })
-        .await?;
-        cluster.settled(3).await?;
-        assert_eq!(cluster.member_ids().await?, ids, "the same members");
-        cluster.delete_member(victim).await?;
-        cluster.without(victim).await?;
-        cluster.settled(3).await?;
-        cluster.scale(5).await?;
-        cluster.settled(5).await?;
-        keys.advance().await?;
-        keys.all_there().await?;
-        cluster.has_only_voters(5).await
-    })
-    .await
-}
-
-/// Name to UID and number of restarts.
-async fn pods(cluster: &Cluster) -> Result<BTreeMap<String, (Option<String>, i32)>> {
-    let restarts = |pod: &Pod| {
-        let containers = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
-        containers.map(|c| c.restart_count).sum::<i32>()
-    };
-    Ok(cluster.pods().await?.iter().map(|pod| (pod.name_any(), (pod.uid(), restarts(pod)))).collect())
-}
+/// Read by tests with operators of their own, written by one that needs the installed operator or an idle machine.
+static FLOOR: RwLock<()> = RwLock::const_new(());
 
 #[tokio::test]
 async fn a_second_operator_finishes_what_a_frozen_one_began() -> Result<()> {
-    let _alone = ALONE.lock().await;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&arena.client).await?;
-        let mut first = Manager::start("first", None, &[])?;
-        first.leads(&arena.client).await?;
-        let second = Manager::start("second", None, &[])?;
+    let _shared = FLOOR.read().await;
+    arena_of_its_own(async |arena: Arena| {
+        let mut first = Manager::start(&arena, "first", None, &[])?;
+        first.leads().await?;
+        let second = Manager::start(&arena, "second", None, &[])?;
         let cluster = arena.create("my-etcd", in_memory(1)).await?;
         cluster.settled(1).await?;
         let keys = Keys::start(&cluster).await?;
@@ -115,7 +43,7 @@ async fn a_second_operator_finishes_what_a_frozen_one_began() -> Result<()> {
         })
         .await?;
         first.freeze().await?;
-        second.leads(&arena.client).await?;
+        second.leads().await?;
         cluster.settled(5).await?;
         // It wakes up in the middle of a pass that is long out of date, and goes.
         first.thaw().await?;
@@ -125,19 +53,17 @@ async fn a_second_operator_finishes_what_a_frozen_one_began() -> Result<()> {
         cluster.has_only_voters(5).await?;
         let seeds = cluster.members().await?.iter().filter(|m| m.spec.bootstrap).count();
         assert_eq!(seeds, 1);
-        second.kill().await?;
-        leave.end(&arena.client).await
+        Ok(second)
     })
     .await
 }
 
 #[tokio::test]
 async fn an_api_server_that_is_away_for_a_while_costs_nothing() -> Result<()> {
-    let _alone = ALONE.lock().await;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&arena.client).await?;
-        let proxy = Proxy::to(&api_server()?).await?;
-        let mut operator = Manager::start("cut-off", Some(&proxy), &[])?;
+    let _shared = FLOOR.read().await;
+    arena_of_its_own(async |arena: Arena| {
+        let proxy = Arc::new(Proxy::to(&api_server()?).await?);
+        let mut operator = Manager::start(&arena, "cut-off", Some(&proxy), &[])?;
         let cluster = arena.create("my-etcd", in_memory(3)).await?;
         cluster.settled(3).await?;
         let ids = cluster.member_ids().await?;
@@ -146,7 +72,7 @@ async fn an_api_server_that_is_away_for_a_while_costs_nothing() -> Result<()> {
         proxy.turn(Weather::Silent);
         // Without its lease it must not act; the kubelet would start it anew.
         operator.ended().await?;
-        let operator = Manager::start("again", Some(&proxy), &[])?;
+        let operator = Manager::start(&arena, "again", Some(&proxy), &[])?;
         cluster.scale(5).await?;
         sleep(Duration::from_secs(30)).await;
         keys.advance().await?;
@@ -157,8 +83,7 @@ async fn an_api_server_that_is_away_for_a_while_costs_nothing() -> Result<()> {
         keys.advance().await?;
         keys.all_there().await?;
         cluster.has_only_voters(5).await?;
-        operator.kill().await?;
-        leave.end(&arena.client).await
+        Ok(operator)
     })
     .await
 }
@@ -175,13 +100,12 @@ async fn a_cluster_forms_and_shrinks_although_answers_of_the_api_server_are_lost
 }
 
 async fn lives_in(weather: Weather) -> Result<()> {
-    let _alone = ALONE.lock().await;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&arena.client).await?;
-        let proxy = Proxy::to(&api_server()?).await?;
+    let _shared = FLOOR.read().await;
+    arena_of_its_own(async |arena: Arena| {
+        let proxy = Arc::new(Proxy::to(&api_server()?).await?);
         proxy.turn(weather);
         // Leader election gives up on such a server, and rightly so; here it is about the rest.
-        let operator = Manager::start("patient", Some(&proxy), &["--leader-elect=false"])?;
+        let operator = Manager::start(&arena, "patient", Some(&proxy), &["--leader-elect=false"])?;
         let cluster = arena.create("my-etcd", on_volumes(3)).await?;
         let id = cluster.settled(3).await?.status.and_then(|s| s.cluster_id);
         cluster.has_only_voters(3).await?;
@@ -192,17 +116,15 @@ async fn lives_in(weather: Weather) -> Result<()> {
         let shrunk = cluster.settled(1).await?;
         assert_eq!(shrunk.status.and_then(|s| s.cluster_id), id);
         keys.all_there().await?;
-        operator.kill().await?;
-        leave.end(&arena.client).await
+        Ok(operator)
     })
     .await
 }
 
 #[tokio::test]
 async fn t30_a_namespace_that_is_listed_late_costs_the_others_nothing() -> Result<()> {
-    let _alone = ALONE.lock().await;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&arena.client).await?;
+    let _shared = FLOOR.read().await;
+    arena_of_its_own(async |arena: Arena| {
         let other = create_namespace(&arena.client, "e2e").await?;
         let other = Arena { namespace: other, ..arena.clone() };
         run("kubectl", &["create", "serviceaccount", "narrow", "--namespace", &arena.namespace]).await?;
@@ -218,7 +140,8 @@ async fn t30_a_namespace_that_is_listed_late_costs_the_others_nothing() -> Resul
         let_in(&arena.namespace).await?;
         let cluster = arena.create("my-etcd", in_memory(1)).await?;
         let namespaces = format!("--watch-namespace={},{}", arena.namespace, other.namespace);
-        let operator = Manager::start_as("narrow", token.trim(), &["--leader-elect=false", &namespaces])?;
+        let operator =
+            Manager::start_as(&arena, "narrow", token.trim(), &["--leader-elect=false", &namespaces])?;
         sleep(Duration::from_secs(10)).await;
         let_in(&other.namespace).await?;
 
@@ -232,10 +155,9 @@ async fn t30_a_namespace_that_is_listed_late_costs_the_others_nothing() -> Resul
         twin.settled(1).await?;
         twin.delete(&DeleteParams::default()).await?;
         other.wait_until_empty().await?;
-        operator.kill().await?;
         let namespaces: Api<Namespace> = Api::all(arena.client.clone());
         namespaces.delete(&other.namespace, &DeleteParams::default()).await?;
-        leave.end(&arena.client).await
+        Ok(operator)
     })
     .await
 }
@@ -243,12 +165,11 @@ async fn t30_a_namespace_that_is_listed_late_costs_the_others_nothing() -> Resul
 #[tokio::test]
 async fn t16_silent_clusters_do_not_delay_their_neighbours() -> Result<()> {
     const SILENT: usize = 6;
-    let _alone = ALONE.lock().await;
-    arena(async |arena: Arena| {
-        let leave = Leave::begin(&arena.client).await?;
+    let _alone = FLOOR.write().await;
+    arena_of_its_own(async |arena: Arena| {
         // Fewer workers than clusters that would keep one busy each.
-        let operator = Manager::start("busy", None, &["--workers=4"])?;
-        operator.leads(&arena.client).await?;
+        let operator = Manager::start(&arena, "busy", None, &["--workers=4"])?;
+        operator.leads().await?;
         let mut silent = vec![];
         for number in 0..SILENT {
             silent.push(arena.create(&format!("silent-{number}"), in_memory(1)).await?);
@@ -277,15 +198,14 @@ async fn t16_silent_clusters_do_not_delay_their_neighbours() -> Result<()> {
         for cluster in &silent {
             cluster.settled(1).await?;
         }
-        operator.kill().await?;
-        leave.end(&arena.client).await
+        Ok(operator)
     })
     .await
 }
 
 #[tokio::test]
 async fn t16_an_object_that_can_not_be_read_is_named_and_harms_nobody() -> Result<()> {
-    let _alone = ALONE.lock().await;
+    let _alone = FLOOR.write().await;
     arena(async |arena: Arena| {
         // Under our own schema nothing unreadable is stored; somebody else's may be laxer.
         let lax = LaxDeadline::begin().await?;
