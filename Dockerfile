@@ -18,8 +18,8 @@ COPY manager /manager
 # By number: there is no /etc/passwd, and runAsNonRoot needs to see that it is not 0.
 USER 65532:65532
 
-# 8080 /metrics, 8081 /healthz and /readyz
-EXPOSE 8080 8081
+# 8443 /metrics as the chart has it, 8080 by default; 8081 /healthz and /readyz
+EXPOSE 8080 8081 8443
 
 # Huge pages are for huge heaps: with them the operator would hold twice the memory it uses.
 ENV MIMALLOC_ALLOW_THP=0

@@ -16,6 +16,7 @@ mod kubernetes;
 mod kv;
 pub mod lab;
 pub mod manager;
+pub mod metrics;
 pub mod operator;
 pub mod predecessor;
 pub mod proxy;

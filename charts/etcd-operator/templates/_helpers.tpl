@@ -46,6 +46,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
 {{- end }}
 
+{{/* Who protects /metrics: "manager", a "sidecar" if an image is named for it, or nobody. */}}
+{{- define "etcd-operator.metricsProtection" -}}
+{{- if and .Values.kubeRbacProxy.enabled .Values.kubeRbacProxy.image.repository }}sidecar
+{{- else if .Values.kubeRbacProxy.enabled }}manager
+{{- end }}
+{{- if and (.Values.metrics.tls).secretName (not .Values.kubeRbacProxy.enabled) }}
+{{- fail "metrics.tls.secretName needs kubeRbacProxy.enabled: without it /metrics is plain HTTP" }}
+{{- end }}
+{{- if and (.Values.metrics.tls).secretName .Values.kubeRbacProxy.image.repository }}
+{{- fail "metrics.tls.secretName is for the operator's own HTTPS: leave kubeRbacProxy.image.repository empty" }}
+{{- end }}
+{{- end }}
+
 {{/* manager.watchNamespaces as one comma-separated string; empty means all. */}}
 {{- define "etcd-operator.watchNamespaces" -}}
 {{- if kindIs "string" .Values.manager.watchNamespaces }}

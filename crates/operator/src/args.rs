@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -17,9 +18,18 @@ const PLACEHOLDER_IMAGE: &str = "controller:latest";
 // Repeated flags: the last one counts, as with the Go operator.
 #[command(name = "manager", version, args_override_self = true)]
 pub struct Args {
-    /// Address of the plain-HTTP /metrics endpoint; 0 turns it off
+    /// Address of /metrics, plain HTTP unless --metrics-secure; 0 turns it off
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: String,
+
+    /// Serve /metrics as HTTPS, to callers whose bearer token may GET it
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub metrics_secure: bool,
+
+    /// Folder with the tls.crt and tls.key that --metrics-secure serves with, read again when they change; without it the
+    /// operator makes a certificate of its own
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub metrics_cert_path: String,
 
     /// Address of /healthz and /readyz
     #[arg(long, default_value = ":8081")]
@@ -100,6 +110,11 @@ impl Args {
             self.operator_image != PLACEHOLDER_IMAGE,
             "OPERATOR_IMAGE is still the placeholder {PLACEHOLDER_IMAGE}: set it to the image this operator runs from"
         );
+        anyhow::ensure!(
+            self.metrics_secure || self.metrics_cert_path.is_empty(),
+            "--metrics-cert-path={} is of no use without --metrics-secure",
+            self.metrics_cert_path
+        );
         Ok(())
     }
 
@@ -126,6 +141,11 @@ impl Args {
 
     pub fn metrics_address(&self) -> anyhow::Result<Option<SocketAddr>> {
         address("--metrics-bind-address", &self.metrics_bind_address)
+    }
+
+    /// Where the certificate for /metrics is, if it is not the operator that makes it.
+    pub fn metrics_certificates(&self) -> Option<PathBuf> {
+        (!self.metrics_cert_path.is_empty()).then(|| PathBuf::from(&self.metrics_cert_path))
     }
 
     pub fn start_logging(&self) {
@@ -209,10 +229,23 @@ mod tests {
     }
 
     #[test]
-    fn install_trap_7_only_the_exact_placeholder_is_refused() {
+    fn i7_only_the_exact_placeholder_is_refused() {
         assert!(parse(&["--operator-image=controller:latest"]).check().is_err());
         assert!(parse(&["--operator-image=mirror/controller:latest"]).check().is_ok());
         assert!(parse(&[]).check().is_ok());
+    }
+
+    #[test]
+    fn metrics_are_plain_unless_they_are_asked_to_be_secure() {
+        assert!(!parse(&[]).metrics_secure);
+        assert!(parse(&["-metrics-secure"]).metrics_secure);
+        assert!(!parse(&["--metrics-secure", "--metrics-secure=false"]).metrics_secure);
+        assert_eq!(parse(&["--metrics-secure"]).metrics_certificates(), None);
+        let args = parse(&["--metrics-secure", "--metrics-cert-path=/certificates"]);
+        assert_eq!(args.metrics_certificates(), Some(PathBuf::from("/certificates")));
+        assert!(args.check().is_ok());
+        let error = parse(&["--metrics-cert-path=/certificates"]).check().unwrap_err().to_string();
+        assert!(error.contains("--metrics-secure"), "{error}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::runtime::events::Announcer;
 use crate::runtime::http;
 use crate::runtime::leader::{Candidate, Mandate};
 use crate::runtime::metrics::Metrics;
+use crate::runtime::metrics_server::MetricsServer;
 use crate::runtime::requests::Network;
 use crate::runtime::watch::{Pending, READ_TIMEOUT};
 use crate::unsupported::{Named, Only, Unsupported};
@@ -52,7 +53,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::default());
     let mandate = Mandate::default();
     let mut controllers = controllers(&args, &client, &metrics, &mandate);
-    let mut servers = serve_http(&args, controllers.pending(), &metrics).await?;
+    let mut servers = serve_http(&args, &client, controllers.pending(), &metrics).await?;
 
     let mut stop = std::pin::pin!(stop_signal()?);
     let mut candidate = args.leader_elect.then(|| Candidate::new(client, &namespace, mandate));
@@ -138,17 +139,25 @@ async fn lead(
 
 async fn serve_http(
     args: &Args,
+    client: &Client,
     waiting: Arc<Pending>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<JoinSet<std::io::Result<()>>> {
     let mut servers = JoinSet::new();
     if let Some(address) = args.health_address()? {
-        let listener = http::listen(address).await?;
+        let listener = http::listen(address).await.context("--health-probe-bind-address")?;
         servers.spawn(axum::serve(listener, http::probes(waiting)).into_future());
     }
     if let Some(address) = args.metrics_address()? {
-        let listener = http::listen(address).await?;
-        servers.spawn(axum::serve(listener, http::metrics(metrics.clone())).into_future());
+        let listener = http::listen(address).await.context("--metrics-bind-address")?;
+        let router = http::metrics(metrics.clone());
+        if args.metrics_secure {
+            let server = MetricsServer::new(client.clone(), router, args.metrics_certificates());
+            let flags = || format!("--metrics-secure with --metrics-cert-path={:?}", args.metrics_cert_path);
+            servers.spawn(server.with_context(flags)?.serve(listener));
+        } else {
+            servers.spawn(axum::serve(listener, router).into_future());
+        }
     }
     Ok(servers)
 }

@@ -1,4 +1,4 @@
-//! Probes and metrics over plain HTTP.
+//! Probes over plain HTTP, and the page of metrics, which is served so as well unless it is [protected](super::metrics_server).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! What any [`controller`] needs, and nothing of what one is about: watches that fill a [`cache`], a [`queue`] of keys,
-//! [leadership](leader), bounded [`requests`] to the API server and to etcd, [`events`], [`metrics`], and [probes](http).
+//! [leadership](leader), bounded [`requests`] to the API server and to etcd, [`events`], [`metrics`] and the
+//! [server](metrics_server) that protects them, and [probes](http).
 
 pub mod ambient;
 pub mod cache;
@@ -8,6 +9,7 @@ pub mod events;
 pub mod http;
 pub mod leader;
 pub mod metrics;
+pub mod metrics_server;
 pub mod queue;
 pub mod requests;
 pub mod sentence;
