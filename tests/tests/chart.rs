@@ -116,6 +116,8 @@ async fn i5_the_operator_protects_its_metrics_itself() -> Result<()> {
         {
             assert!(page.contains(metric), "{metric} is not in\n{page}");
         }
+        let domain = r#"etcd_operator_cluster_domain_info{domain="cluster.local",source="resolv.conf"} 1"#;
+        assert!(page.contains(domain), "{page}");
 
         assert_eq!(scrape(&pod, None).await?, Err(401), "and still nobody else");
         serves(&arena, &address(&pod)?).await

@@ -10,6 +10,8 @@ use clap::{ArgAction, Parser};
 use jiff::SignedDuration;
 use tracing_subscriber::EnvFilter;
 
+use crate::runtime::cluster_domain::ClusterDomain;
+
 /// Image name that scaffolding leaves behind; Pods that use it would wait for ever.
 const PLACEHOLDER_IMAGE: &str = "controller:latest";
 
@@ -39,8 +41,8 @@ pub struct Args {
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub leader_elect: bool,
 
-    /// DNS suffix of the Kubernetes cluster; accepted, and without effect until certificates are made
-    #[arg(long, default_value = "")]
+    /// DNS suffix of the Kubernetes cluster [default: found in /etc/resolv.conf, or else cluster.local]
+    #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_domain: String,
 
     /// Image of this operator, for the Pods it starts from itself
@@ -125,8 +127,9 @@ impl Args {
     }
 
     /// What the planner has to know.
-    pub fn settings(&self) -> planner::Settings {
-        let mut settings = planner::Settings::default();
+    pub fn settings(&self, domain: &ClusterDomain) -> planner::Settings {
+        let mut settings =
+            planner::Settings { cluster_domain: domain.name.clone(), ..planner::Settings::default() };
         if !self.etcd_image_repository.is_empty() {
             settings.etcd_image_repository = self.etcd_image_repository.clone();
         }
@@ -246,6 +249,15 @@ mod tests {
         assert!(args.check().is_ok());
         let error = parse(&["--metrics-cert-path=/certificates"]).check().unwrap_err().to_string();
         assert!(error.contains("--metrics-secure"), "{error}");
+    }
+
+    #[test]
+    fn what_was_found_out_and_what_was_said_reach_the_planner() {
+        let domain = ClusterDomain::find("cozy.local").unwrap();
+        let settings =
+            parse(&["--etcd-image-repository=mirror/etcd", "--lost-member-timeout=0"]).settings(&domain);
+        let said = (settings.etcd_image_repository.as_str(), settings.lost_member_timeout);
+        assert_eq!((said, settings.cluster_domain.as_str()), (("mirror/etcd", None), "cozy.local"));
     }
 
     #[test]

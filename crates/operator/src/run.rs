@@ -18,6 +18,7 @@ use crate::cluster::reconcile::Reconciler;
 use crate::cluster::report::Reporter;
 use crate::runtime::ambient::{Ambient, Real};
 use crate::runtime::cache::Cache;
+use crate::runtime::cluster_domain::ClusterDomain;
 use crate::runtime::controller::{Controllers, Workers};
 use crate::runtime::events::Announcer;
 use crate::runtime::http;
@@ -51,8 +52,11 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), "etcd-operator starts");
 
     let metrics = Arc::new(Metrics::default());
+    let domain = ClusterDomain::find(&args.cluster_domain)?;
+    info!(domain = domain.name, source = %domain.source, "the cluster's domain");
+    metrics.cluster_domain(&domain);
     let mandate = Mandate::default();
-    let mut controllers = controllers(&args, &client, &metrics, &mandate);
+    let mut controllers = controllers(&args, &args.settings(&domain), &client, &metrics, &mandate);
     let mut servers = serve_http(&args, &client, controllers.pending(), &metrics).await?;
 
     let mut stop = std::pin::pin!(stop_signal()?);
@@ -91,7 +95,13 @@ async fn serve(args: Args) -> anyhow::Result<()> {
 }
 
 /// All controllers, watching.
-fn controllers(args: &Args, client: &Client, metrics: &Arc<Metrics>, mandate: &Mandate) -> Controllers {
+fn controllers(
+    args: &Args,
+    settings: &planner::Settings,
+    client: &Client,
+    metrics: &Arc<Metrics>,
+    mandate: &Mandate,
+) -> Controllers {
     let announcer = Announcer::new(client.clone(), std::env::var("HOSTNAME").ok());
     let etcd: Arc<dyn etcd::Etcd> = Arc::new(etcd::Pool::default());
     let network = Network { client: client.clone(), etcd, mandate: mandate.clone() };
@@ -100,7 +110,7 @@ fn controllers(args: &Args, client: &Client, metrics: &Arc<Metrics>, mandate: &M
     let mut all = Controllers::new(client.clone(), args.namespaces(), metrics.clone());
     all.add(args.workers, |cache| {
         let reporter = Reporter { announcer: announcer.clone() };
-        Reconciler::new(cache, network.clone(), reporter, metrics.clone(), args.settings(), ambient.clone())
+        Reconciler::new(cache, network.clone(), reporter, metrics.clone(), settings.clone(), ambient.clone())
     });
     all.add(1, |cache| unsupported::<EtcdSnapshot>(cache, &network, &announcer, &ambient));
     all.add(1, |cache| unsupported::<EtcdDefrag>(cache, &network, &announcer, &ambient));

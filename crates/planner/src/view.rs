@@ -91,6 +91,9 @@ pub struct Settings {
     pub etcd_image_repository: String,
     /// How long a member may be stuck on a node that is gone before it is replaced; never, if absent.
     pub lost_member_timeout: Option<SignedDuration>,
+    /// What stands after `svc.` in the full names of Services. Absent from views that were recorded before it was known.
+    #[serde(default = "usual_domain")]
+    pub cluster_domain: String,
 }
 
 impl Default for Settings {
@@ -98,8 +101,13 @@ impl Default for Settings {
         Self {
             etcd_image_repository: "quay.io/coreos/etcd".to_owned(),
             lost_member_timeout: Some(SignedDuration::from_mins(5)),
+            cluster_domain: usual_domain(),
         }
     }
+}
+
+fn usual_domain() -> String {
+    "cluster.local".to_owned()
 }
 
 impl ClusterView {

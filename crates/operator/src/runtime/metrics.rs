@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::runtime::cluster_domain::ClusterDomain;
 use crate::runtime::leader::LEASE;
 
 /// Those of controller-runtime.
@@ -34,12 +35,19 @@ pub struct Metrics {
     workqueue_depth: Family<OfQueue, Gauge>,
     pub leader: Gauge,
     pub clusters: Gauge,
+    domain: Family<Domain, Gauge>,
     at_scrape: Mutex<Vec<AtScrape>>,
     _build: Gauge<u64, AtomicU64>,
 }
 
 /// Brings a gauge up to date.
 type AtScrape = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Domain {
+    domain: String,
+    source: String,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -93,6 +101,9 @@ impl Default for Metrics {
             seconds.clone(),
         );
         registry.register("etcd_operator_clusters", "Clusters known", clusters.clone());
+        let domain = Family::<Domain, Gauge>::default();
+        let help = "The cluster's DNS suffix, and who says so: flag, resolv.conf or default";
+        registry.register("etcd_operator_cluster_domain_info", help, domain.clone());
         registry.sub_registry_with_label(("version".into(), env!("CARGO_PKG_VERSION").into())).register(
             "etcd_operator_build_info",
             "The version that runs",
@@ -129,6 +140,7 @@ impl Default for Metrics {
             workqueue_depth,
             leader,
             clusters,
+            domain,
             at_scrape: Mutex::default(),
             _build: build,
         }
@@ -136,6 +148,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// This is the cluster's domain.
+    pub fn cluster_domain(&self, found: &ClusterDomain) {
+        let labels = Domain { domain: found.name.clone(), source: found.source.to_string() };
+        self.domain.get_or_create(&labels).set(1);
+    }
+
     /// One pass over one cluster has ended.
     pub fn pass(&self, took: Duration, succeeded: bool) {
         self.passes.get_or_create(&Outcome { result: succeeded.into() }).inc();
@@ -212,6 +230,7 @@ impl ControllerMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::cluster_domain::Source;
 
     #[test]
     fn passes_are_counted_by_result() {
@@ -221,6 +240,14 @@ mod tests {
         let text = metrics.render();
         assert!(text.contains(r#"etcd_operator_passes_total{result="success"} 1"#), "{text}");
         assert!(text.contains(r#"etcd_operator_passes_total{result="error"} 1"#), "{text}");
+    }
+
+    #[test]
+    fn the_domain_and_who_said_so_are_told() {
+        let metrics = Metrics::default();
+        metrics.cluster_domain(&ClusterDomain { name: "cozy.local".to_owned(), source: Source::ResolvConf });
+        let line = r#"etcd_operator_cluster_domain_info{domain="cozy.local",source="resolv.conf"} 1"#;
+        assert!(metrics.render().lines().any(|l| l == line), "{}", metrics.render());
     }
 
     /// Whatever reads the Go operator's metrics finds these lines.
