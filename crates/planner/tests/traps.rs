@@ -30,7 +30,7 @@ fn numbers(line: &str) -> Vec<String> {
         return vec![];
     };
     let is_number = |part: &&str| {
-        let digits = part.strip_prefix(['t', 'h']);
+        let digits = part.strip_prefix(['t', 'h', 'i']);
         digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
     };
     name.split('_').take_while(is_number).map(str::to_uppercase).collect()
@@ -64,7 +64,7 @@ fn tests() -> std::io::Result<Tests> {
 fn row(line: &str, tests: &Tests) -> String {
     let cells: Vec<_> = line.split(" | ").collect();
     let number = line.trim_start_matches("| ").split(' ').next().unwrap_or_default();
-    let is_row = number.starts_with(['T', 'H']) && number[1..].parse::<u32>().is_ok();
+    let is_row = number.starts_with(['T', 'H', 'I']) && number[1..].parse::<u32>().is_ok();
     if !is_row || cells.len() < 2 {
         return line.to_owned();
     }
@@ -91,7 +91,7 @@ fn the_document_has_every_trap_with_its_tests() {
     assert!(missing.is_empty(), "docs/traps.md has no row for {missing:?}");
     let untested: Vec<_> = current
         .lines()
-        .filter(|l| l.starts_with("| T") || l.starts_with("| H"))
+        .filter(|l| ["| T", "| H", "| I"].iter().any(|kind| l.starts_with(kind)))
         .filter(|l| l.ends_with("|  |"))
         .collect();
     assert!(untested.is_empty(), "rows without a test: {untested:?}");

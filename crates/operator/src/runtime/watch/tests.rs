@@ -13,7 +13,7 @@ use crate::cluster::kinds::Clusters;
 use crate::unsupported::Only;
 
 #[tokio::test]
-async fn h48_nothing_is_watched_but_our_own_kinds_and_what_carries_our_label() {
+async fn h48_i12_nothing_is_watched_but_our_own_kinds_and_what_carries_our_label() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
     let server = tower::service_fn(move |request: http::Request<Body>| {
