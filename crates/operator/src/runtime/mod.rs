@@ -4,8 +4,8 @@
 
 pub mod ambient;
 pub mod cache;
-pub mod controller;
 pub mod cluster_domain;
+pub mod controller;
 pub mod events;
 pub mod http;
 pub mod leader;
