@@ -169,7 +169,7 @@ impl Called<'_> {
         let voters: Vec<_> = formed.rows.iter().filter(|row| !row.is_learner).collect();
         let answers = |row: &&&pb::Member| row.peer_ur_ls.iter().any(|url| formed.answering.contains(url));
         let alive: Vec<_> = voters.iter().filter(answers).collect();
-        Ok(alive.first().filter(|_| alive.len() > voters.len() / 2).map(|row| row.id))
+        Ok(alive.first().filter(|_| alive.len() >= etcd::quorum(voters.len())).map(|row| row.id))
     }
 
     fn header(&mut self) -> Result<Option<pb::ResponseHeader>, Status> {

@@ -25,4 +25,4 @@ pub use error::Error;
 pub use limits::{READ_LIMIT, STATUS_LIMIT, WRITE_LIMIT};
 #[cfg(feature = "client")]
 pub use pool::Pool;
-pub use types::{Endpoint, Member, Membership, Status};
+pub use types::{Endpoint, Member, Membership, Status, quorum};

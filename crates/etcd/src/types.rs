@@ -69,6 +69,11 @@ impl Membership {
     }
 }
 
+/// How many of so many voters have to agree: more than half.
+pub const fn quorum(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
 /// What one member says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -121,6 +126,19 @@ mod wire {
                 raft_applied_index: s.raft_applied_index,
                 errors: s.errors,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quorum;
+
+    #[test]
+    fn two_quorums_always_have_a_voter_in_common_and_are_no_larger_than_that_takes() {
+        for voters in 1..32 {
+            assert!(2 * quorum(voters) > voters);
+            assert!(2 * (quorum(voters) - 1) <= voters);
         }
     }
 }

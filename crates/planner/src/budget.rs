@@ -51,7 +51,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
 /// A quorum of whichever is larger, the voters there are or the members there should be.
 fn min_available(voters: usize, wanted: usize) -> i32 {
     let members = voters.max(wanted);
-    if members == 0 { 0 } else { i32::try_from(members / 2 + 1).unwrap_or(i32::MAX) }
+    if members == 0 { 0 } else { i32::try_from(etcd::quorum(members)).unwrap_or(i32::MAX) }
 }
 
 fn budget(scene: &Scene<'_>, min_available: i32) -> PodDisruptionBudget {

@@ -37,5 +37,5 @@ pub fn voters(view: &ClusterView) -> Vec<&MemberView> {
 /// Whether fewer than a quorum of the voters we know of are there to answer for one.
 pub fn is_minority(view: &ClusterView, answering: usize) -> bool {
     let voters = view.members.iter().filter(|m| m.member.status.as_ref().is_some_and(|s| s.is_voter)).count();
-    answering < voters / 2 + 1
+    answering < etcd::quorum(voters)
 }

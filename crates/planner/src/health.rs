@@ -153,7 +153,7 @@ fn quorum_lost(scene: &Scene<'_>, ready: usize) -> Option<String> {
     }
     let voters = scene.members.iter().filter(|m| m.status.is_voter).count();
     let ready_voters = scene.members.iter().filter(|m| m.status.is_voter && m.is_ready()).count();
-    if ready == 0 || ready_voters < voters / 2 + 1 {
+    if ready == 0 || ready_voters < etcd::quorum(voters) {
         return Some(format!("{ready_voters} of {voters} voters are ready"));
     }
     let fresh = scene.view.etcd.confirmed_ago.is_some_and(|ago| ago < CONFIRMATION_LIFETIME);

@@ -69,8 +69,8 @@ fn unsettled(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     Some(format!("members {} and {} still follow different leaders", first.name(), other.name()))
 }
 
-/// Half of the voters on record or more are not on the list. Nobody takes them out that way: they leave one by one, and
-/// their objects are deleted before.
+/// Of the voters on record, no quorum is on the list. Nobody takes them out that way: they leave one by one, and their
+/// objects are deleted before.
 fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     let seen = view.etcd.membership.as_ref()?;
     let votes = |m: &&&MemberView| {
@@ -79,7 +79,7 @@ fn forgotten(view: &ClusterView, members: &[&MemberView]) -> Option<String> {
     };
     let voters: Vec<_> = members.iter().filter(votes).collect();
     let missing = voters.iter().filter(|m| m.row_in(&seen.fact).is_none()).count();
-    (missing > 0 && missing * 2 >= voters.len()).then(|| {
+    (missing > 0 && voters.len() - missing < etcd::quorum(voters.len())).then(|| {
         format!("{missing} of {} voters on record are not on the list that {} gives", voters.len(), seen.from)
     })
 }
