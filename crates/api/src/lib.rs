@@ -26,6 +26,7 @@ pub mod semantic;
 mod serialization;
 pub mod snapshot;
 pub mod storage;
+pub mod template;
 pub mod tls;
 
 #[cfg(any(test, feature = "fixtures"))]
@@ -43,6 +44,7 @@ pub use metadata::AdditionalMetadata;
 pub use options::{AutoCompactionMode, EtcdOptions};
 pub use snapshot::{EtcdSnapshot, EtcdSnapshotSpec, EtcdSnapshotStatus, SnapshotArtifact, SnapshotPhase};
 pub use storage::{StorageMedium, StorageSpec};
+pub use template::MemberTemplate;
 pub use tls::{
     ClientCertManager, ClientTls, ClusterTls, IssuerKind, IssuerReference, PeerCertManager, PeerTls,
 };

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{EtcdClusterSpec, ObservedSpec, quantity};
+use crate::{EtcdClusterSpec, MemberTemplate, ObservedSpec, quantity};
 
 impl ObservedSpec {
     /// The part of `spec` that becomes the target. Presence is copied as it is.
@@ -34,9 +34,15 @@ impl ObservedSpec {
         self.changes_to(&Self::from_spec(spec)).is_empty()
     }
 
-    /// What differs in `other`, field by field, in words: `replicas 3 → 5`. The storage class is left out: it cannot
-    /// change. Destructured, so that a new field can not be forgotten.
+    /// What differs in `other`, field by field, in words: `replicas 3 → 5`.
     pub fn changes_to(&self, other: &Self) -> Vec<String> {
+        let ((replicas, template), (wanted, wanted_template)) = (self.parts(), other.parts());
+        let scaled = (replicas != wanted).then(|| format!("replicas {replicas} → {wanted}"));
+        scaled.into_iter().chain(template.changes_to(&wanted_template)).collect()
+    }
+
+    /// How many members, and what of each of them the spec alone decides.
+    pub(crate) fn parts(&self) -> (i32, MemberTemplate) {
         let Self {
             replicas,
             version,
@@ -47,35 +53,24 @@ impl ObservedSpec {
             additional_metadata,
             options,
             image_pull_secrets,
-        } = self;
-        let changed = |same: bool, what: &str| (!same).then(|| what.to_owned());
-        let from_to = |what: &str, from: &dyn std::fmt::Display, to: &dyn std::fmt::Display| {
-            format!("{what} {from} → {to}")
+        } = self.clone();
+        let template = MemberTemplate {
+            version,
+            storage,
+            resources,
+            affinity,
+            topology_spread_constraints,
+            additional_metadata,
+            options,
+            image_pull_secrets,
+            tls: None,
         };
-        [
-            (*replicas != other.replicas).then(|| from_to("replicas", replicas, &other.replicas)),
-            (*version != other.version).then(|| from_to("version", version, &other.version)),
-            (!quantity::equal(&storage.size, &other.storage.size))
-                .then(|| from_to("storage.size", &storage.size.0, &other.storage.size.0)),
-            changed(storage.medium == other.storage.medium, "storage.medium"),
-            changed(same_resources(resources.as_ref(), other.resources.as_ref()), "resources"),
-            changed(same_meaning(affinity, &other.affinity), "affinity"),
-            changed(
-                same_meaning(topology_spread_constraints, &other.topology_spread_constraints),
-                "topologySpreadConstraints",
-            ),
-            changed(*additional_metadata == other.additional_metadata, "additionalMetadata"),
-            changed(*options == other.options, "options"),
-            changed(*image_pull_secrets == other.image_pull_secrets, "imagePullSecrets"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        (replicas, template)
     }
 }
 
 /// `resources` is the one struct whose absence equals emptiness: the Go operator always writes `resources: {}`.
-pub fn same_resources(a: Option<&ResourceRequirements>, b: Option<&ResourceRequirements>) -> bool {
+pub(crate) fn same_resources(a: Option<&ResourceRequirements>, b: Option<&ResourceRequirements>) -> bool {
     let empty = ResourceRequirements::default();
     let (a, b) = (a.unwrap_or(&empty), b.unwrap_or(&empty));
     same_quantities(a.requests.as_ref(), b.requests.as_ref())
@@ -90,7 +85,7 @@ fn same_quantities(a: Option<&BTreeMap<String, Quantity>>, b: Option<&BTreeMap<S
 }
 
 /// Compares core types through their JSON form, without empty lists and maps.
-fn same_meaning<T: Serialize + PartialEq>(a: &T, b: &T) -> bool {
+pub(crate) fn same_meaning<T: Serialize + PartialEq>(a: &T, b: &T) -> bool {
     if a == b {
         return true;
     }

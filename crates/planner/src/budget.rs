@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use api::{labels, metadata, names};
+use api::{labels, names};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::view::{Assessed, Ownership, Scene, controlled_by, owners_with, ownership};
-use crate::{Action, Plan};
+use crate::view::{Assessed, Ownership, Scene, owners_with, ownership};
+use crate::{Action, Plan, object};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     // A member that is to leave has its vote until it is out.
@@ -55,18 +55,16 @@ fn min_available(voters: usize, wanted: usize) -> i32 {
 }
 
 fn budget(scene: &Scene<'_>, min_available: i32) -> PodDisruptionBudget {
-    let extra = scene.target().additional_metadata.unwrap_or_default();
     let mut selector: BTreeMap<_, _> = labels::select_cluster(&scene.view.name);
     selector.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
     PodDisruptionBudget {
-        metadata: ObjectMeta {
-            name: Some(names::budget(&scene.view.name)),
-            namespace: Some(scene.view.namespace.clone()),
-            labels: metadata::merge(Some(labels::for_cluster(&scene.view.name)), &extra.labels),
-            annotations: metadata::merge(None, &extra.annotations),
-            owner_references: controlled_by(scene.cluster),
-            ..ObjectMeta::default()
-        },
+        metadata: object::metadata(
+            scene.cluster,
+            names::budget(&scene.view.name),
+            labels::for_cluster(&scene.view.name),
+            BTreeMap::new(),
+            scene.target().additional_metadata.as_ref(),
+        ),
         spec: Some(PodDisruptionBudgetSpec {
             min_available: Some(IntOrString::Int(min_available)),
             selector: Some(LabelSelector { match_labels: Some(selector), match_expressions: None }),

@@ -1,11 +1,13 @@
 //! New EtcdMembers: what a member is born with.
 
-use api::{EtcdCluster, EtcdMember, EtcdMemberSpec, MemberTls, labels, metadata, names};
+use std::collections::BTreeMap;
+
+use api::{EtcdMember, MemberTemplate, labels, names};
 use etcd::Membership;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
 
-use crate::view::{Scene, controlled_by};
+use crate::object;
+use crate::view::Scene;
 
 /// The seed: knows from the start that it is alone.
 pub(crate) fn seed(scene: &Scene<'_>, name: &str) -> EtcdMember {
@@ -22,51 +24,33 @@ pub(crate) fn joiner(scene: &Scene<'_>, name: &str) -> EtcdMember {
     new(scene, name)
 }
 
-fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
-    let target = scene.target();
-    let extra = target.additional_metadata.clone().unwrap_or_default();
-    let token = scene.cluster.status.as_ref().and_then(|s| s.cluster_token.clone()).unwrap_or_default();
-    let mut annotations = metadata::merge(None, &extra.annotations);
-    // One that is made for a cluster which was taken up has a token that does not say whose it is.
-    let owner = scene.cluster.metadata.uid.clone().unwrap_or_default();
-    if token != names::cluster_token(&scene.view.namespace, &scene.view.name, &owner) {
-        annotations.get_or_insert_default().insert(labels::annotation::ADOPTED_BY.to_owned(), owner);
-    }
-    EtcdMember {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(scene.view.namespace.clone()),
-            labels: metadata::merge(Some(labels::for_member(&scene.view.name, name)), &extra.labels),
-            annotations,
-            // On from birth: a member that is in etcd without it would be forgotten there (T9).
-            finalizers: Some(vec![labels::FINALIZER.to_owned()]),
-            owner_references: controlled_by(scene.cluster),
-            ..ObjectMeta::default()
-        },
-        spec: EtcdMemberSpec {
-            cluster_name: scene.view.name.clone(),
-            cluster_token: token,
-            initial_cluster: String::new(),
-            version: target.version,
-            storage: target.storage,
-            resources: target.resources,
-            additional_metadata: target.additional_metadata,
-            affinity: target.affinity,
-            topology_spread_constraints: target.topology_spread_constraints,
-            options: target.options,
-            image_pull_secrets: target.image_pull_secrets,
-            tls: peer_auto_tls(scene.cluster),
-            ..EtcdMemberSpec::default()
-        },
-        status: None,
-    }
+/// What the next member is made from.
+pub(crate) fn template(scene: &Scene<'_>) -> MemberTemplate {
+    MemberTemplate::from_target(&scene.target(), scene.cluster)
 }
 
-/// H42: adopted peers may speak TLS with certificates of their own making; who joins them has to do the same.
-fn peer_auto_tls(cluster: &EtcdCluster) -> Option<MemberTls> {
-    let wanted =
-        cluster.annotations().get(labels::annotation::PEER_AUTO_TLS).is_some_and(|value| value == "true");
-    wanted.then(|| MemberTls { peer_auto_tls: true, ..MemberTls::default() })
+fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
+    let (cluster, template) = (scene.view.name.as_str(), template(scene));
+    let token = scene.cluster.status.as_ref().and_then(|s| s.cluster_token.clone()).unwrap_or_default();
+    let mut annotations = BTreeMap::new();
+    // One that is made for a cluster which was taken up has a token that does not say whose it is.
+    let owner = scene.cluster.metadata.uid.clone().unwrap_or_default();
+    if token != names::cluster_token(&scene.view.namespace, cluster, &owner) {
+        annotations.insert(labels::annotation::ADOPTED_BY.to_owned(), owner);
+    }
+    let metadata = object::metadata(
+        scene.cluster,
+        name.to_owned(),
+        labels::for_member(cluster, name),
+        annotations,
+        template.additional_metadata.as_ref(),
+    );
+    EtcdMember {
+        // On from birth: a member that is in etcd without it would be forgotten there (T9).
+        metadata: ObjectMeta { finalizers: Some(vec![labels::FINALIZER.to_owned()]), ..metadata },
+        spec: template.into_member(cluster.to_owned(), token),
+        status: None,
+    }
 }
 
 /// `--initial-cluster` from etcd's own list (H6): verbatim first peer URLs, and for a member that has not started yet
@@ -95,7 +79,9 @@ fn first_label(url: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::fixtures::World;
+    use api::EtcdCluster;
     use etcd::Member;
+    use kube::ResourceExt as _;
 
     #[test]
     fn h42_who_joins_adopted_peers_speaks_as_they_do() {

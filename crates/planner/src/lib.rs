@@ -23,6 +23,7 @@ mod member_status;
 mod membership;
 mod network;
 mod news;
+mod object;
 mod objects;
 mod orphans;
 mod outdated;

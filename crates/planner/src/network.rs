@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 
 use api::labels::annotation::CLIENT_TRAFFIC_DISTRIBUTION;
-use api::{EtcdCluster, labels, metadata, names};
+use api::{EtcdCluster, labels, names};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
-use crate::view::{Ownership, Scene, controlled_by, owners_with, ownership};
-use crate::{Action, Plan};
+use crate::view::{Ownership, Scene, owners_with, ownership};
+use crate::{Action, Plan, object};
 
 /// What Kubernetes takes as `trafficDistribution` of a Service.
 const TRAFFIC_DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
@@ -114,7 +113,6 @@ fn client(scene: &Scene<'_>, traffic: Option<&str>) -> Service {
 }
 
 fn service<const N: usize>(scene: &Scene<'_>, name: String, ports: [(&str, i32); N]) -> Service {
-    let extra = scene.target().additional_metadata.unwrap_or_default();
     let port = |(name, port): (&str, i32)| ServicePort {
         name: Some(name.to_owned()),
         port,
@@ -123,14 +121,13 @@ fn service<const N: usize>(scene: &Scene<'_>, name: String, ports: [(&str, i32);
         ..ServicePort::default()
     };
     Service {
-        metadata: ObjectMeta {
-            name: Some(name),
-            namespace: Some(scene.view.namespace.clone()),
-            labels: metadata::merge(Some(labels::for_cluster(&scene.view.name)), &extra.labels),
-            annotations: metadata::merge(None, &extra.annotations),
-            owner_references: controlled_by(scene.cluster),
-            ..ObjectMeta::default()
-        },
+        metadata: object::metadata(
+            scene.cluster,
+            name,
+            labels::for_cluster(&scene.view.name),
+            BTreeMap::new(),
+            scene.target().additional_metadata.as_ref(),
+        ),
         spec: Some(ServiceSpec { ports: Some(ports.map(port).to_vec()), ..ServiceSpec::default() }),
         status: None,
     }

@@ -1,7 +1,7 @@
 //! Members that have never joined, and were made from a spec that has been corrected since. Nothing that never joined needs
 //! keeping, so they are made anew (T34): otherwise a bad image or an impossible request would outlive its correction.
 
-use api::{EtcdMemberSpec, ObservedSpec, labels};
+use api::{MemberTemplate, labels};
 use etcd::Membership;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 
 use crate::healing::{etcd_status, has_ended, never_served};
 use crate::view::{Assessed, MemberView, Scene, controller_uid};
-use crate::{Action, Leaving, Next, Plan, command};
+use crate::{Action, Leaving, Next, Plan, command, joiner};
 
 /// By then a kubelet has told that it has started something, and knows that it must not.
 const HEARD: SignedDuration = SignedDuration::from_secs(5);
@@ -77,7 +77,8 @@ fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
 /// Never joined, never served, and not what would be made today. On record or in this pass: whoever has once been known
 /// to etcd by its name has data.
 fn is_outdated(scene: &Scene<'_>, member: &Assessed<'_>) -> bool {
-    is_fresh(member) && !is_made_from(&member.member.spec, &scene.target())
+    let made = || MemberTemplate::of_member(&member.member.spec);
+    is_fresh(member) && !made().changes_to(&joiner::template(scene)).is_empty()
 }
 
 fn is_fresh(member: &Assessed<'_>) -> bool {
@@ -126,20 +127,4 @@ fn is_blank(member: &MemberView) -> bool {
 /// Whether there is a volume behind a claim.
 pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())
-}
-
-/// Whether a member would be made with the same words today.
-fn is_made_from(member: &EtcdMemberSpec, target: &ObservedSpec) -> bool {
-    let made = ObservedSpec {
-        replicas: target.replicas,
-        version: member.version.clone(),
-        storage: member.storage.clone(),
-        resources: member.resources.clone(),
-        affinity: member.affinity.clone(),
-        topology_spread_constraints: member.topology_spread_constraints.clone(),
-        additional_metadata: member.additional_metadata.clone(),
-        options: member.options.clone(),
-        image_pull_secrets: member.image_pull_secrets.clone(),
-    };
-    made.changes_to(target).is_empty()
 }

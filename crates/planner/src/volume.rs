@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use api::{labels, metadata, names};
+use api::{MemberTemplate, labels, names};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::healing::lost_data;
-use crate::view::{MemberView, Scene, controlled_by};
-use crate::{Action, Loss, Plan, pod};
+use crate::view::{MemberView, Scene};
+use crate::{Action, Loss, Plan, object, pod};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| pod::has_a_place(scene, m) && !m.is_memory()) {
@@ -68,23 +67,20 @@ pub(crate) fn is_usable(scene: &Scene<'_>, member: &MemberView) -> bool {
 }
 
 fn claim(member: &MemberView) -> PersistentVolumeClaim {
-    let spec = &member.member.spec;
-    let extra = spec.additional_metadata.clone().unwrap_or_default();
-    let own = labels::for_member(&spec.cluster_name, member.name());
+    let MemberTemplate { storage, additional_metadata, .. } = MemberTemplate::of_member(&member.member.spec);
     PersistentVolumeClaim {
-        metadata: ObjectMeta {
-            name: Some(names::pvc(member.name())),
-            namespace: member.member.metadata.namespace.clone(),
-            labels: metadata::merge(Some(own), &extra.labels),
-            annotations: metadata::merge(None, &extra.annotations),
-            owner_references: controlled_by(&member.member),
-            ..ObjectMeta::default()
-        },
+        metadata: object::metadata(
+            &member.member,
+            names::pvc(member.name()),
+            labels::for_member(&member.member.spec.cluster_name, member.name()),
+            BTreeMap::new(),
+            additional_metadata.as_ref(),
+        ),
         spec: Some(PersistentVolumeClaimSpec {
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-            storage_class_name: spec.storage.storage_class_name.clone(),
+            storage_class_name: storage.storage_class_name,
             resources: Some(VolumeResourceRequirements {
-                requests: Some(BTreeMap::from([("storage".to_owned(), spec.storage.size.clone())])),
+                requests: Some(BTreeMap::from([("storage".to_owned(), storage.size)])),
                 limits: None,
             }),
             ..PersistentVolumeClaimSpec::default()
