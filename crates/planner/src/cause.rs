@@ -3,7 +3,8 @@
 use api::names;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::healing::{etcd_status, has_ended};
+use crate::healing::has_ended;
+use crate::pod::etcd_status;
 use crate::sightings::unschedulable;
 use crate::view::{Assessed, MemberView, Scene};
 

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use crate::disruption::{self, Verdict, may_remove};
+use crate::pod::etcd_status;
 use crate::view::{Assessed, MemberView, Scene};
 use crate::{Action, Leaving, Loss, Plan};
 
@@ -157,11 +158,6 @@ fn crashes(pod: &Pod) -> Option<i32> {
 pub(crate) fn crash_loop(pod: &Pod) -> Option<i32> {
     let waiting = etcd_status(pod)?.state.as_ref()?.waiting.as_ref()?;
     crashes(pod).filter(|_| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
-}
-
-/// The state of the container that runs etcd.
-pub(crate) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
-    pod.status.as_ref()?.container_statuses.as_ref()?.iter().find(|c| c.name == "etcd")
 }
 
 /// Whether the etcd in a Pod can not have been given anything to keep: it has never run, or dies right after every start

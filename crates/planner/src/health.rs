@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::healing::{self, broken};
 use crate::view::{Assessed, Scene};
-use crate::{Loss, Plan, alarms, cause, outdated, pause};
+use crate::{Loss, Plan, alarms, cause, outdated, pause, pod};
 
 /// How long a quorum that confirmed itself is believed while single questions fail: an election takes about a second.
 const CONFIRMATION_LIFETIME: SignedDuration = SignedDuration::from_secs(5);
@@ -217,7 +217,7 @@ fn forming(scene: &Scene<'_>, status: &mut EtcdClusterStatus) {
 /// Why the seed has formed nothing, once that is more than a slow start.
 fn silent_seed(scene: &Scene<'_>) -> Option<String> {
     let seed = scene.running().find(|m| m.member.spec.bootstrap)?;
-    let container = healing::etcd_status(seed.living_pod()?)?;
+    let container = pod::etcd_status(seed.living_pod()?)?;
     let state = container.state.as_ref()?;
     if let Some(waiting) = state.waiting.as_ref().and_then(|w| w.reason.as_deref())
         && waiting != "ContainerCreating"

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
+use crate::pod::etcd_status;
 use crate::view::MemberView;
 
 /// The role of a member that is to be taken out of etcd. Where a list of one could be an impostor's, it goes on record
@@ -165,8 +166,7 @@ const PROBE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 /// was started.
 fn serves_unprobed(member: &MemberView, pod: &Pod, now: Timestamp) -> bool {
     let Some(status) = &pod.status else { return false };
-    let etcd = status.container_statuses.iter().flatten().find(|c| c.name == "etcd");
-    let started = etcd.and_then(|c| c.state.as_ref()?.running.as_ref()?.started_at.clone());
+    let started = etcd_status(pod).and_then(|c| c.state.as_ref()?.running.as_ref()?.started_at.clone());
     let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
     let unready_since = ready.and_then(|c| c.last_transition_time.clone());
     let (Some(started), Some(unready_since)) = (started, unready_since) else { return false };

@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 
-use crate::healing::{etcd_status, has_ended, never_served};
+use crate::healing::{has_ended, never_served};
+use crate::pod::etcd_status;
 use crate::view::{Assessed, MemberView, Scene, controller_uid};
 use crate::{Action, Leaving, Next, Plan, command, joiner};
 

@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde::{Deserialize, Serialize};
 
-use crate::healing::etcd_status;
 use crate::member_status::is_pod_ready;
+use crate::pod::etcd_status;
 use crate::{ClusterView, MemberView, command, split};
 
 /// For how long the operator has seen a member in a state; absent while it is not in it.
