@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use anyhow::{Context as _, bail};
+use api::quantity;
 use k8s_openapi::{
     api::core::v1::{
         LocalVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectReference,
@@ -22,7 +24,6 @@ use serde_json::json;
 use super::{
     Context, Error, NAME, PROVISIONED_BY, blocking,
     disk::{Disk, MIN_SIZE},
-    quantity,
 };
 
 /// Set by the scheduler: the node on which the first Pod of the claim will run.
@@ -49,7 +50,7 @@ struct Size {
 
 impl Size {
     fn parse(text: &Quantity) -> anyhow::Result<Self> {
-        match quantity::parse(&text.0)? {
+        match bytes(text)? {
             bytes if bytes < MIN_SIZE => {
                 Ok(Self { bytes: MIN_SIZE, text: Quantity(format!("{}Mi", MIN_SIZE >> 20)) })
             }
@@ -60,6 +61,19 @@ impl Size {
     fn capacity(&self) -> BTreeMap<String, Quantity> {
         BTreeMap::from([("storage".to_owned(), self.text.clone())])
     }
+}
+
+/// A size in bytes, rounded up as Kubernetes does.
+fn bytes(size: &Quantity) -> anyhow::Result<u64> {
+    let value = quantity::value(size).map(quantity::Value::units);
+    let bytes = value.and_then(|units| u64::try_from(units).ok());
+    let bytes =
+        bytes.with_context(|| format!("{:?} is not a size: write for example 1Gi or 500M", size.0))?;
+    // Where the values of Kubernetes end.
+    if value == Some(i64::MAX) {
+        bail!("{:?} is larger than any disk", size.0);
+    }
+    Ok(bytes)
 }
 
 pub(super) async fn reconcile(
@@ -106,11 +120,7 @@ fn need(claim: &PersistentVolumeClaim) -> anyhow::Result<Need> {
             let has = capacity.and_then(|capacity| capacity.get("storage"));
             // No capacity yet means that binding is still going on.
             let Some(has) = has else { return Ok(Need::Nothing) };
-            if wanted.bytes > quantity::parse(&has.0)? {
-                Ok(Need::Growth(volume, wanted))
-            } else {
-                Ok(Need::Nothing)
-            }
+            if wanted.bytes > bytes(has)? { Ok(Need::Growth(volume, wanted)) } else { Ok(Need::Nothing) }
         }
     }
 }
@@ -262,6 +272,16 @@ mod tests {
     fn a_tiny_request_gets_the_smallest_volume_there_is() {
         let size = Size::parse(&Quantity("1Mi".into())).unwrap();
         assert_eq!((size.bytes, size.text.0.as_str()), (64 << 20, "64Mi"));
+    }
+
+    #[test]
+    fn what_is_no_size_of_a_disk_is_refused() {
+        let refused = |text: &str| bytes(&Quantity(text.into())).unwrap_err().to_string();
+        for text in ["", "Gi", "-1Gi", "one", "1KiB"] {
+            assert!(refused(text).contains("is not a size"), "{text}");
+        }
+        assert!(refused("99999999999Ei").contains("larger than any disk"));
+        assert_eq!(bytes(&Quantity("0.1Ki".into())).unwrap(), 103);
     }
 
     #[test]

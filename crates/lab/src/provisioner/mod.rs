@@ -5,7 +5,6 @@
 
 mod claims;
 pub mod disk;
-pub mod quantity;
 mod volumes;
 
 use std::{sync::Arc, time::Duration};
