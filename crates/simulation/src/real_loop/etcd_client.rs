@@ -4,27 +4,23 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd::{Endpoint, Error, Etcd, Membership, Status};
+use etcd::{Endpoint, Error, Etcd, Membership, READ_LIMIT, STATUS_LIMIT, Status, WRITE_LIMIT};
+use tokio::time::sleep;
 
 use super::Stage;
-use crate::Millis;
 use crate::etcd::{Request, Response};
 use crate::invariants::Before;
 use crate::script::Fate;
 
-const STATUS_LIMIT: Millis = 1000;
-const READ_LIMIT: Millis = 2000;
-const WRITE_LIMIT: Millis = 5000;
-
-/// See the module's description.
+/// Stands where the operator has its pool of connections.
 pub struct EtcdClient {
     pub stage: Stage,
 }
 
 impl EtcdClient {
-    async fn ask(&self, at: &Endpoint, request: Request, limit: Millis) -> Result<Response, Error> {
-        let member = at.member().to_owned();
-        let silence = Error::Timeout { member: member.clone(), limit: Duration::from_millis(limit) };
+    async fn ask(&self, at: &Endpoint, request: Request, limit: Duration) -> Result<Response, Error> {
+        let (member, millis) = (at.member().to_owned(), Duration::from_millis);
+        let silence = Error::Timeout { member: member.clone(), limit };
         let (latency, reaches, fate) = {
             let mut world = self.stage.world();
             let fate = if request == Request::Status { None } else { world.fate() };
@@ -38,23 +34,23 @@ impl EtcdClient {
             Some(Fate::Late(by)) => {
                 let (stage, at) = (self.stage.clone(), at.clone());
                 tokio::spawn(async move {
-                    sleep(limit + by).await;
+                    sleep(limit + millis(by)).await;
                     let _ = carry_out(&stage, &at, &member, request);
                 });
                 sleep(limit).await;
                 Err(silence)
             }
             Some(Fate::AnswerLost | Fate::DieAfter) => {
-                sleep(latency).await;
+                sleep(millis(latency)).await;
                 let _ = carry_out(&self.stage, at, &member, request);
                 sleep(limit).await;
                 Err(silence)
             }
             fate => {
-                sleep(latency).await;
+                sleep(millis(latency)).await;
                 let answer = carry_out(&self.stage, at, &member, request);
                 if let Some(Fate::Slow(by)) = fate {
-                    sleep(by.min(limit - 1)).await;
+                    sleep(millis(by).min(limit - millis(1))).await;
                 }
                 if matches!(answer, Err(Error::Timeout { .. })) {
                     sleep(limit).await;
@@ -63,10 +59,6 @@ impl EtcdClient {
             }
         }
     }
-}
-
-async fn sleep(millis: Millis) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
 /// The request arrives at whoever has the address by now.

@@ -1,5 +1,7 @@
 //! What happens to the operator's requests to the API server on their way: the script's faults.
 
+use planner::pass::API_LIMIT;
+
 use super::Stage;
 use crate::apiserver::Sub;
 use crate::apiserver::http::{Call, Fate as Way, Hook, Silence, Verb};
@@ -8,10 +10,7 @@ use crate::script::{self, Fate, SECOND};
 use crate::world::Order;
 use crate::world::control::Admission;
 
-/// The operator gives up after that.
-const API_LIMIT: u64 = 10 * SECOND;
-
-/// See the module's description.
+/// Stands between the operator and the API server.
 pub struct Fates {
     pub stage: Stage,
 }
@@ -43,12 +42,14 @@ impl Hook for Fates {
         {
             return Way::refused(error);
         }
+        // The operator gives up after that.
+        let limit = u64::try_from(API_LIMIT.as_millis()).unwrap_or(u64::MAX);
         match world.fate() {
             None => Way::delayed(usual),
             Some(Fate::AnswerLost) => Way::answer_lost(Silence::Hang),
             Some(Fate::RequestLost) => Way::unreachable(Silence::Hang),
-            Some(Fate::Late(by)) => Way::delayed(API_LIMIT + by),
-            Some(Fate::Slow(by)) => Way { after: by.min(API_LIMIT - 1), ..Way::delayed(usual) },
+            Some(Fate::Late(by)) => Way::delayed(limit + by),
+            Some(Fate::Slow(by)) => Way { after: by.min(limit - 1), ..Way::delayed(usual) },
             Some(Fate::DieBefore) => {
                 world.orders.push_back(Order::Crash { back: 2 * SECOND });
                 Way::unreachable(Silence::Hang)
