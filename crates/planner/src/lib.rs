@@ -52,6 +52,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
+pub use command::WITHDRAWN;
 pub use endpoint::{endpoint, is_minority, voters};
 pub use evidence::{
     Contradiction, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,

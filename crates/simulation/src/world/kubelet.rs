@@ -251,10 +251,13 @@ impl World {
             self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
             return;
         }
-        let flags = match Flags::parse(&self.command_line(pod)) {
+        let command = self.command_line(pod);
+        let is_withdrawn =
+            |flag: &String| flag.strip_prefix("--initial-cluster-state=") == Some(planner::WITHDRAWN);
+        let flags = match Flags::parse(&command) {
             Ok(flags) => Flags { version: pod.version, ..flags },
             // Told not to start: etcd complains of the word, and ends.
-            Err(why) if why.contains("withdrawn") => {
+            Err(why) if command.iter().any(is_withdrawn) => {
                 let now = self.now;
                 if let Some(pod) = self.pods.get_mut(uid) {
                     pod.stage = Stage::Running;
