@@ -285,7 +285,7 @@ fn is_ready(node: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-fn uid_of(object: &Value) -> Option<&str> {
+pub(crate) fn uid_of(object: &Value) -> Option<&str> {
     object["metadata"]["uid"].as_str()
 }
 

@@ -121,9 +121,5 @@ pub fn is_reason(error: &kube::Error, reason: &str) -> bool {
 
 /// Whether the API server refuses new objects because their namespace is being deleted.
 pub fn is_terminating(error: &kube::Error) -> bool {
-    let cause = |status: &kube::core::Status| {
-        let causes = status.details.iter().flat_map(|d| &d.causes);
-        causes.into_iter().any(|c| c.reason == "NamespaceTerminating")
-    };
-    matches!(error, kube::Error::Api(status) if cause(status))
+    matches!(error, kube::Error::Api(status) if planner::pass::is_terminating(status))
 }

@@ -67,13 +67,17 @@ impl Error {
 
     /// Whether the API server refuses new objects because their namespace is being deleted.
     pub fn is_terminating(&self) -> bool {
-        let Self::Api { status, .. } = self else { return false };
-        let mut causes = status.details.iter().flat_map(|d| &d.causes);
-        causes.any(|c| c.reason == "NamespaceTerminating")
+        matches!(self, Self::Api { status, .. } if is_terminating(status))
     }
 
     /// Whether the world was not as the step rests on.
     pub(super) fn is_contradiction(&self) -> bool {
         matches!(self, Self::Relabelled(_) | Self::Stale(_))
     }
+}
+
+/// Whether the API server refuses new objects because their namespace is being deleted.
+pub fn is_terminating(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|d| &d.causes);
+    causes.any(|c| c.reason == "NamespaceTerminating")
 }

@@ -30,7 +30,7 @@ use memory::Outcome;
 use observe::Questions;
 use report::Records;
 
-pub use error::Error;
+pub use error::{Error, is_terminating};
 pub use memory::Memory;
 pub use operation::Change;
 pub use request::{API_LIMIT, Answer, EtcdCall, Failure, Request};

@@ -5,9 +5,8 @@ use kube::Resource;
 use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::evidence::{looks_before_loss, without_loss};
+use crate::evidence::{looks_before_loss, uid_of, without_loss};
 use crate::{ClusterView, Kind, Plan};
 
 use super::error::Error;
@@ -174,8 +173,4 @@ where
     }
     *object.status_mut() = Some(status.clone());
     Ok(Some(Operation::new([Request::ReplaceStatus { kind, name, object: wire(&object)? }])))
-}
-
-fn uid_of(object: &Value) -> Option<&str> {
-    object["metadata"]["uid"].as_str()
 }
