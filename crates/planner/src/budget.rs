@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::view::{Assessed, Ownership, Scene, owners_with, ownership};
-use crate::{Action, Plan, object};
+use crate::{Action, Plan, metadata};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     // A member that is to leave has its vote until it is out.
@@ -58,7 +58,7 @@ fn budget(scene: &Scene<'_>, min_available: i32) -> PodDisruptionBudget {
     let mut selector: BTreeMap<_, _> = labels::select_cluster(&scene.view.name);
     selector.insert(labels::ROLE.to_owned(), labels::VOTER.to_owned());
     PodDisruptionBudget {
-        metadata: object::metadata(
+        metadata: metadata::of(
             scene.cluster,
             names::budget(&scene.view.name),
             labels::for_cluster(&scene.view.name),

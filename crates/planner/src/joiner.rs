@@ -6,7 +6,7 @@ use api::{EtcdMember, MemberTemplate, labels, names};
 use etcd::Membership;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::object;
+use crate::metadata;
 use crate::view::Scene;
 
 /// The seed: knows from the start that it is alone.
@@ -38,7 +38,7 @@ fn new(scene: &Scene<'_>, name: &str) -> EtcdMember {
     if token != names::cluster_token(&scene.view.namespace, cluster, &owner) {
         annotations.insert(labels::annotation::ADOPTED_BY.to_owned(), owner);
     }
-    let metadata = object::metadata(
+    let metadata = metadata::of(
         scene.cluster,
         name.to_owned(),
         labels::for_member(cluster, name),

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
 use crate::view::{Ownership, Scene, owners_with, ownership};
-use crate::{Action, Plan, object};
+use crate::{Action, Plan, metadata};
 
 /// What Kubernetes takes as `trafficDistribution` of a Service.
 const TRAFFIC_DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
@@ -121,7 +121,7 @@ fn service<const N: usize>(scene: &Scene<'_>, name: String, ports: [(&str, i32);
         ..ServicePort::default()
     };
     Service {
-        metadata: object::metadata(
+        metadata: metadata::of(
             scene.cluster,
             name,
             labels::for_cluster(&scene.view.name),

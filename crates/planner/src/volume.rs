@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 
 use crate::healing::lost_data;
 use crate::view::{MemberView, Scene};
-use crate::{Action, Loss, Plan, object, pod};
+use crate::{Action, Loss, Plan, metadata, pod};
 
 pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     for member in scene.members.iter().filter(|m| pod::has_a_place(scene, m) && !m.is_memory()) {
@@ -69,7 +69,7 @@ pub(crate) fn is_usable(scene: &Scene<'_>, member: &MemberView) -> bool {
 fn claim(member: &MemberView) -> PersistentVolumeClaim {
     let MemberTemplate { storage, additional_metadata, .. } = MemberTemplate::of_member(&member.member.spec);
     PersistentVolumeClaim {
-        metadata: object::metadata(
+        metadata: metadata::of(
             &member.member,
             names::pvc(member.name()),
             labels::for_member(&member.member.spec.cluster_name, member.name()),

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{HostAlias, Pod, PodSpec};
 use super::container::container;
 use super::{scheduling, security, volumes};
 use crate::command::Start;
-use crate::object;
+use crate::metadata;
 use crate::view::{Assessed, MemberView, Scene};
 
 /// The Pod that the member gets now.
@@ -19,7 +19,7 @@ pub(super) fn pod(scene: &Scene<'_>, member: &Assessed<'_>) -> Pod {
     let (volumes, mounts) = volumes::mounted(member.name(), &template).into_iter().unzip();
     let etcd = container(member, &template, &scene.view.settings, &start, mounts);
     Pod {
-        metadata: object::metadata(
+        metadata: metadata::of(
             &member.member,
             member.name().to_owned(),
             own_labels(member),

@@ -10,7 +10,7 @@ use kube::Resource;
 use crate::view::controlled_by;
 
 /// Metadata of an object that belongs to `owner`, in its namespace. Own labels and annotations win over the user's (H39).
-pub(crate) fn metadata<K: Resource<DynamicType = ()>>(
+pub(crate) fn of<K: Resource<DynamicType = ()>>(
     owner: &K,
     name: String,
     labels: BTreeMap<String, String>,
