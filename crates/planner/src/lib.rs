@@ -4,13 +4,14 @@
 //!
 //! One file per concern. What takes a member down or out passes through [`disruption`] and nowhere else.
 
+mod abandoned;
 mod action;
+mod adoption;
 mod alarms;
 mod bootstrap;
 mod budget;
 mod cause;
 mod command;
-mod deletion;
 pub mod disruption;
 mod endpoint;
 mod evidence;
@@ -19,6 +20,7 @@ mod health;
 mod identity;
 mod joiner;
 mod kind;
+mod leaving;
 mod member_status;
 mod membership;
 mod metadata;
@@ -129,10 +131,10 @@ impl Plan {
 /// Decides what to do about one cluster.
 pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    deletion::release_abandoned(view, &mut plan);
+    abandoned::release_all(view, &mut plan);
 
     let Some(cluster) = view.living_cluster() else {
-        plan.cluster_status = deletion::farewell(view, now);
+        plan.cluster_status = abandoned::farewell(view, now);
         return plan;
     };
     let scene = Scene::new(view, cluster, now);
@@ -174,8 +176,8 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     }
 
     network::keep(&scene, &mut plan);
-    deletion::adopt(&scene, &mut plan);
-    deletion::remove_leaving(&scene, &mut plan);
+    adoption::adopt(&scene, &mut plan);
+    leaving::remove_all(&scene, &mut plan);
     if scene.is_formed() {
         membership::converge(&scene, &mut plan);
     } else {
