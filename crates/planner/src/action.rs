@@ -12,7 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
 
-/// One step.
+use crate::disruption::Permit;
+
+/// One step. One that takes a member down or out, or lets go of what it has, carries the permit of `disruption`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Action {
     CreateService(Box<Service>),
@@ -79,6 +81,8 @@ pub enum Action {
         name: String,
         uid: String,
         because: Leaving,
+        #[serde(skip)]
+        permit: Permit,
     },
     /// Puts a member to sleep, volume kept, or wakes it.
     SetDormant {
@@ -87,6 +91,8 @@ pub enum Action {
         dormant: bool,
         /// etcd has said that nobody else votes; without that, the member may wait for others when it wakes up.
         confirmed: bool,
+        #[serde(skip)]
+        permit: Permit,
     },
     /// Looks for what a member seems to have lost, and that may only have lost its labels; they are put back then.
     SeekLost {
@@ -111,6 +117,8 @@ pub enum Action {
         uid: String,
         finalizers: Vec<String>,
         because: Release,
+        #[serde(skip)]
+        permit: Permit,
     },
     CreateVolume(Box<PersistentVolumeClaim>),
     CreatePod(Box<Pod>),
@@ -118,6 +126,8 @@ pub enum Action {
         name: String,
         uid: String,
         because: Ending,
+        #[serde(skip)]
+        permit: Permit,
     },
     /// Sets or removes the role label by which Services and budgets select voters.
     LabelPod {
@@ -137,6 +147,8 @@ pub enum Action {
     WithdrawPod {
         name: String,
         uid: String,
+        #[serde(skip)]
+        permit: Permit,
     },
     /// Adds a member to etcd, without a vote.
     AddLearner {
@@ -158,6 +170,8 @@ pub enum Action {
     RemoveFromEtcd {
         member: String,
         id: u64,
+        #[serde(skip)]
+        permit: Permit,
     },
     /// Makes sure that the members have the last change of the membership on their disks. etcd does not by itself: the
     /// last voter of a cluster, killed after the last but one was taken out, comes back waiting for that one's vote.
@@ -166,6 +180,8 @@ pub enum Action {
     RemoveOrphan {
         member: String,
         id: u64,
+        #[serde(skip)]
+        permit: Permit,
     },
 }
 

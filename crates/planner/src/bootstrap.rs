@@ -3,6 +3,7 @@
 
 use api::{EtcdClusterStatus, ids};
 
+use crate::disruption::Disruption;
 use crate::healing::lost_data;
 use crate::view::{Assessed, Scene, controller_uid};
 use crate::{Action, Leaving, Next, Plan, joiner, network, outdated};
@@ -42,11 +43,7 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
         plan.wait_for("the bootstrap member is being deleted");
     } else if let Some(loss) = lost_data(seed) {
         // It can not form what it has lost, and nobody else has a copy: another seed begins anew.
-        plan.act(Action::DeleteMember {
-            name: seed.name().to_owned(),
-            uid: seed.uid().to_owned(),
-            because: Leaving::Broken(loss),
-        });
+        plan.disrupt_or_tell(scene, seed, &Disruption::Delete(Leaving::Broken(loss)));
     } else if outdated::remake_seed(scene, seed, plan) {
     } else if seed.is_pending() {
         let initial_cluster = format!("{}={}", seed.name(), seed.peer_url());

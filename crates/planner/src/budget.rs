@@ -40,6 +40,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
     }
     let spec = live.spec.as_ref();
     if voters == 0 {
+        // Not for `disruption` to decide: where nobody votes, no eviction can cost a quorum.
         plan.act(Action::DeleteBudget { name, uid });
     } else if spec.and_then(|s| s.min_available.as_ref()) != Some(&IntOrString::Int(min_available))
         || spec.is_some_and(|s| s.max_unavailable.is_some())

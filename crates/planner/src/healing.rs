@@ -5,10 +5,10 @@
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::disruption::{self, Verdict, may_remove};
+use crate::disruption::Disruption;
 use crate::pod::etcd_status;
-use crate::view::{Assessed, MemberView, Scene};
-use crate::{Action, Leaving, Loss, Plan};
+use crate::view::{MemberView, Scene};
+use crate::{Leaving, Loss, Plan};
 
 /// Restarts after which a container is not believed to recover.
 const RESTARTS: i32 = 5;
@@ -21,7 +21,7 @@ const BRIEF: SignedDuration = SignedDuration::from_secs(10);
 
 /// Replaces one broken member, if the others can do without it. False when there is nothing to do about it now: the next
 /// member to join may be what the others wait for.
-pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &mut Plan) -> bool {
+pub(crate) fn replace_broken(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     // Who does not serve goes first: one that serves may be what the others can not do without.
     let mut broken: Vec<_> = scene.running().filter_map(|m| Some((m, broken(scene, m)?))).collect();
     broken.sort_by_key(|(m, _)| m.serving().is_some());
@@ -31,20 +31,11 @@ pub(crate) fn replace_broken(scene: &Scene<'_>, list: &etcd::Membership, plan: &
         if matches!(loss, Loss::CrashLoop { .. }) && runs() {
             continue;
         }
-        let row = member.row_in(list);
-        match may_replace(scene, list, member, row.map(|row| row.id), loss) {
-            Verdict::Safe => {
-                plan.act(Action::DeleteMember {
-                    name: member.name().to_owned(),
-                    uid: member.uid().to_owned(),
-                    because: Leaving::Broken(loss),
-                });
-                return true;
-            }
-            Verdict::Wait(unsafe_because) => {
-                plan.complain(format!("member {} {loss}, but is kept: {unsafe_because}", member.name()));
-            }
-        }
+        let Some(why) = plan.disrupt(scene, member, &Disruption::Delete(Leaving::Broken(loss))).why_not()
+        else {
+            return true;
+        };
+        plan.complain(format!("member {} {loss}, but is kept: {why}", member.name()));
     }
     false
 }
@@ -59,32 +50,6 @@ pub(crate) fn tell(scene: &Scene<'_>, plan: &mut Plan) {
     }
     if let Some((member, loss)) = scene.running().find_map(|m| Some((m, broken(scene, m)?))) {
         plan.complain(format!("member {} {loss}, but is kept: etcd has no quorum", member.name()));
-    }
-}
-
-fn may_replace(
-    scene: &Scene<'_>,
-    list: &etcd::Membership,
-    member: &Assessed<'_>,
-    id: Option<u64>,
-    loss: Loss,
-) -> Verdict {
-    if let Some(why) = disruption::held(scene) {
-        return Verdict::Wait(why);
-    }
-    // What is lost already can not be lost by letting it go.
-    let has_data = !matches!(loss, Loss::Pod | Loss::Volume | Loss::OtherVolume);
-    if has_data && !scene.is_confirmed(member) {
-        let why = "it was taken up, and its own etcd has not named the cluster yet; delete the EtcdMember if it is not needed";
-        return Verdict::Wait(why.to_owned());
-    }
-    match id {
-        Some(id) => may_remove(scene, list, id),
-        // Nobody of ours took it out: its object would be on its way out then.
-        None if has_data && member.has_joined() => {
-            Verdict::Wait("etcd does not list it, although nobody here took it out".to_owned())
-        }
-        None => Verdict::Safe,
     }
 }
 

@@ -2,11 +2,10 @@
 //! volume are garbage-collected after that.
 
 use api::labels;
-use etcd::Membership;
 
-use crate::disruption::{Verdict, may_remove};
+use crate::disruption::{Disruption, Verdict};
 use crate::view::{MemberView, Scene};
-use crate::{Action, Next, Plan, Release, outdated};
+use crate::{Action, Next, Plan, outdated};
 
 /// Takes members that the user or a shrink deleted out of a living cluster.
 pub(crate) fn remove_all(scene: &Scene<'_>, plan: &mut Plan) {
@@ -20,8 +19,7 @@ pub(crate) fn remove_all(scene: &Scene<'_>, plan: &mut Plan) {
         }
         if member.is_deleting() {
             // One at a time: the next one is judged on a list without the last one.
-            let removing = plan.actions.iter().any(|a| matches!(a, Action::RemoveFromEtcd { .. }));
-            if !removing {
+            if !plan.is_removing() {
                 remove(scene, member, plan);
             }
         } else if !member.has_finalizer() {
@@ -45,8 +43,8 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
                  EtcdCluster"
             ));
             plan.look_again(Next::Soon);
-        } else if outdated::withdraw(member, plan) {
-            plan.act(release(member, Release::NeverFormed));
+        } else if outdated::withdraw(scene, member, plan) {
+            plan.disrupt_or_tell(scene, member, &Disruption::Release);
         }
         return;
     }
@@ -64,28 +62,16 @@ fn remove(scene: &Scene<'_>, member: &MemberView, plan: &mut Plan) {
         plan.look_again(Next::Soon);
         return;
     };
-    let Some(row) = member.row_in(list) else {
+    if member.row_in(list).is_none() {
         if !member.has_finalizer() {
             held_by_others(member, plan);
             return;
         }
-        // With the finalizer goes the volume, and nobody can be asked for the vote of what was on it.
-        if !plan.actions.contains(&Action::PersistMembership) {
-            plan.act(Action::PersistMembership);
-        }
-        plan.act(release(member, Release::OutOfEtcd));
+        plan.disrupt_or_tell(scene, member, &Disruption::Release);
         return;
-    };
-    match may_remove(scene, list, row.id) {
-        // Where a list of one is left, or can be an impostor's, it goes on record first who is out.
-        Verdict::Safe if is_doubtful(scene, list) && !are_on_record(scene, list, member) => {
-            plan.look_again(Next::Now);
-        }
-        Verdict::Safe => {
-            hand_over(scene, list, row.id, plan);
-            plan.act(Action::RemoveFromEtcd { member: member.name().to_owned(), id: row.id });
-            plan.look_again(Next::Now);
-        }
+    }
+    match plan.disrupt(scene, member, &Disruption::Remove) {
+        Verdict::Safe | Verdict::Unrecorded => plan.look_again(Next::Now),
         Verdict::Wait(why) => plan.complain(format!("member {name} can not leave: {why}")),
     }
 }
@@ -101,44 +87,6 @@ fn held_by_others(member: &MemberView, plan: &mut Plan) {
             member.name(),
             theirs.join(", ")
         ));
-    }
-}
-
-/// Whether it is written down of this member, and of all that are out already, that they leave.
-fn are_on_record(scene: &Scene<'_>, list: &Membership, member: &MemberView) -> bool {
-    let others = scene.members.iter().filter(|m| m.is_deleting() && m.has_joined());
-    let mut out = others.filter(|m| m.uid() == member.uid() || m.row_in(list).is_none());
-    out.all(|m| m.is_told_to_leave())
-}
-
-fn is_doubtful(scene: &Scene<'_>, list: &Membership) -> bool {
-    list.members.len() == 2 || scene.members.iter().any(|m| m.may_turn_impostor())
-}
-
-/// T22: a leader that is asked to leave hands over first, so that writes do not wait for an election.
-fn hand_over(scene: &Scene<'_>, list: &Membership, leaving: u64, plan: &mut Plan) {
-    let leads =
-        |id| scene.members.iter().filter_map(|m| m.serving()).any(|s| s.leader == id && s.member_id == id);
-    if !leads(leaving) {
-        return;
-    }
-    let from = list.members.iter().find(|row| row.id == leaving).and_then(|row| scene.member_of(row));
-    let heir = list.voters().filter(|row| row.id != leaving).find_map(|row| {
-        let member = scene.member_of(row).filter(|m| m.serving().is_some() && !m.is_deleting())?;
-        Some((member.name().to_owned(), row.id))
-    });
-    if let (Some(from), Some((to, id))) = (from, heir) {
-        plan.act(Action::MoveLeader { from: from.name().to_owned(), to, id });
-    }
-}
-
-pub(crate) fn release(member: &MemberView, because: Release) -> Action {
-    let finalizers = member.member.metadata.finalizers.iter().flatten();
-    Action::ReleaseMember {
-        name: member.name().to_owned(),
-        uid: member.uid().to_owned(),
-        finalizers: finalizers.filter(|f| *f != labels::FINALIZER).cloned().collect(),
-        because,
     }
 }
 

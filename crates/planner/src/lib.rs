@@ -2,7 +2,7 @@
 //! to do next, what its status is, and when to look again. No I/O, no clock, no randomness: the same view gives the
 //! same plan, so a plan can be tested with values, printed, recorded and replayed.
 //!
-//! One file per concern. What takes a member down or out passes through [`disruption`] and nowhere else.
+//! One file per concern. What takes a member down or out passes through `disruption` and nowhere else.
 
 mod abandoned;
 mod action;
@@ -12,7 +12,7 @@ mod bootstrap;
 mod budget;
 mod cause;
 mod command;
-pub mod disruption;
+mod disruption;
 mod endpoint;
 mod evidence;
 mod healing;
@@ -55,6 +55,7 @@ use serde::Serialize;
 
 pub use action::{Action, Ending, Leaving, Loss, Release};
 pub use command::WITHDRAWN;
+pub use disruption::Permit;
 pub use endpoint::{endpoint, is_minority, voters};
 pub use evidence::{
     Contradiction, Look, Must, Which, look_before_record, looks_before_loss, occupied, without_loss,

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::command::{self, max_learners};
-use crate::disruption::{Verdict, may_promote, may_remove};
+use crate::disruption::{self, Disruption, may_promote};
 use crate::view::{Assessed, Scene};
 use crate::{Action, Ending, Next, Plan, healing, joiner, orphans, outdated, pause, shrink};
 
@@ -39,20 +39,21 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
         }
         return;
     };
-    let leaves = |m: &&Assessed<'_>| m.is_deleting() && !scene.is_out(m) && !is_last_voter(list, m);
-    if let Some(leaving) = scene.members.iter().find(leaves) {
+    if let Some(leaving) = disruption::leaving(scene, list) {
         // H11: one membership change at a time.
         let name = leaving.name();
         plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
         // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
-        let stuck = leaving.row_in(list).is_some_and(|row| may_remove(scene, list, row.id) != Verdict::Safe);
-        if stuck && !orphans::remove(scene, list, plan) && !healing::replace_broken(scene, list, plan) {
+        if disruption::is_held_up(scene, leaving)
+            && !orphans::remove(scene, list, plan)
+            && !healing::replace_broken(scene, plan)
+        {
             tell_overtaken(scene, list, plan);
         }
         return;
     }
     if orphans::remove(scene, list, plan)
-        || healing::replace_broken(scene, list, plan)
+        || healing::replace_broken(scene, plan)
         || outdated::remake_joiner(scene, list, plan)
     {
         return;
@@ -79,13 +80,6 @@ fn next_pending<'s, 'a>(scene: &'s Scene<'a>, list: &Membership, is_full: bool) 
     listed.or_else(|| pending.next().filter(|_| !is_full))
 }
 
-/// The last voter can leave only after others have joined, so its leaving does not keep them out.
-fn is_last_voter(list: &Membership, member: &Assessed<'_>) -> bool {
-    let mut voters = list.voters();
-    let last = voters.next().filter(|row| member.stands_for(row));
-    last.is_some() && voters.next().is_none()
-}
-
 /// Creates the next member, unless a voter is silent: a cluster that is not whole is not grown (H3).
 fn grow(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     let silent = |row: &&etcd::Member| scene.member_of(row).is_none_or(|m| m.serving().is_none());
@@ -109,7 +103,7 @@ fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, pl
         plan.look_again(Next::Soon);
     }
     if starting.status.member_id.is_none() {
-        refresh(list, starting, plan);
+        refresh(scene, list, starting, plan);
     } else if starting.has_joined() && starting.row_in(list).is_none() {
         plan.complain(format!(
             "etcd does not list member {name} although nobody here took it out; it is kept, because it may hold data that the \
@@ -127,13 +121,13 @@ fn tell_overtaken(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     let starting =
         |m: &&Assessed<'_>| m.status.member_id.is_none() && m.row_in(list).is_some() && !has_started(list, m);
     for joiner in scene.running().filter(starting) {
-        refresh(list, joiner, plan);
+        refresh(scene, list, joiner, plan);
     }
 }
 
 /// T13: etcd refuses to start on a list that is not the present one, so a joiner that was overtaken by another change
 /// is told anew and started anew.
-fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
+fn refresh(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
     let spec = &starting.member.spec;
     if spec.bootstrap {
         return;
@@ -144,9 +138,8 @@ fn refresh(list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
     } else if let Some(pod) = starting.living_pod()
         && command::initial_cluster(pod).is_some_and(|list| list != present)
     {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
         let because = Ending::Overtaken { member: starting.uid().to_owned() };
-        plan.act(Action::DeletePod { name: starting.name().to_owned(), uid, because });
+        plan.disrupt_or_tell(scene, starting, &Disruption::End(because));
     }
 }
 
@@ -180,7 +173,7 @@ fn promote(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
                 member.name(),
                 voter.name()
             ));
-        } else if let Verdict::Wait(why) = may_promote(scene, list) {
+        } else if let Some(why) = may_promote(scene, list).why_not() {
             plan.wait_for(format!("member {} gets its vote later: {why}", member.name()));
         } else if is_on_record(member) {
             plan.act(Action::Promote { member: member.name().to_owned(), id: learner.id });

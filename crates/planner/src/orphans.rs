@@ -3,9 +3,8 @@
 
 use etcd::Membership;
 
-use crate::disruption::{self, Verdict, may_remove};
+use crate::Plan;
 use crate::view::Scene;
-use crate::{Action, Plan};
 
 /// Removes one orphan. True when there is one to deal with.
 pub(crate) fn remove(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
@@ -20,14 +19,8 @@ pub(crate) fn remove(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> b
         }
         return false;
     };
-    let verdict = disruption::held(scene).map_or_else(|| may_remove(scene, list, orphan.id), Verdict::Wait);
-    match verdict {
-        Verdict::Safe => {
-            plan.act(Action::RemoveOrphan { member: name, id: orphan.id });
-            // Its volume went with its object, so nobody can be asked for its vote.
-            plan.act(Action::PersistMembership);
-        }
-        Verdict::Wait(why) => plan.complain(format!("orphan {name} in etcd can not be removed: {why}")),
+    if let Some(why) = plan.remove_orphan(scene, orphan, &name).why_not() {
+        plan.complain(format!("orphan {name} in etcd can not be removed: {why}"));
     }
     true
 }
@@ -49,7 +42,7 @@ fn our_name(scene: &Scene<'_>, row: &etcd::Member) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::Action;
     use crate::fixtures::World;
     use api::EtcdCluster;
 
@@ -64,7 +57,7 @@ mod tests {
     fn t9_a_learner_without_a_member_object_is_removed() {
         let mut world = world("http://c-gone1.c.ns.svc:2380", true);
         assert!(
-            matches!(&world.pass()[..], [Action::RemoveOrphan { member, id: 99 }, Action::PersistMembership] if member == "c-gone1")
+            matches!(&world.pass()[..], [Action::RemoveOrphan { member, id: 99, .. }, Action::PersistMembership] if member == "c-gone1")
         );
         assert_eq!(world.plan().actions, []);
     }

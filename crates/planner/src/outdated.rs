@@ -7,19 +7,22 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 
+use crate::disruption::Disruption;
 use crate::healing::{has_ended, never_served};
 use crate::pod::etcd_status;
 use crate::view::{Assessed, MemberView, Scene, controller_uid};
-use crate::{Action, Leaving, Next, Plan, command, joiner};
+use crate::{Leaving, Next, Plan, command, joiner};
 
 /// By then a kubelet has told that it has started something, and knows that it must not.
 const HEARD: SignedDuration = SignedDuration::from_secs(5);
+const OUTDATED: Disruption = Disruption::Delete(Leaving::Outdated);
 
 /// Takes out one such joiner of a formed cluster. True when there is one.
 pub(crate) fn remake_joiner(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) -> bool {
     let unheard = |m: &&Assessed<'_>| m.row_in(list).is_none_or(|row| row.is_learner && row.name.is_empty());
     let joiners = scene.running().filter(|m| !m.member.spec.bootstrap);
-    remake(joiners.into_iter().find(|m| unheard(m) && is_outdated(scene, m)), plan)
+    let outdated = joiners.into_iter().find(|m| unheard(m) && is_outdated(scene, m));
+    outdated.is_some_and(|joiner| plan.disrupt_or_tell(scene, joiner, &OUTDATED))
 }
 
 /// Takes out a seed that has formed nothing. True when there is one.
@@ -27,34 +30,40 @@ pub(crate) fn remake_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Pla
     // One that was told not to start never will, even if the spec is as it was again.
     let withdrawn = seed.pod.as_ref().is_some_and(command::is_withdrawn);
     let goes = is_outdated(scene, seed) || (withdrawn && is_fresh(seed));
-    goes && scene.members.len() == 1 && let_seed_go(seed, plan)
+    goes && scene.members.len() == 1 && let_seed_go(scene, seed, plan)
 }
 
 /// Takes out a seed that nobody wants any more, if it has formed nothing and is not about to. True when it is.
 pub(crate) fn withdraw_seed(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
     let alone = scene.members.len() == 1;
     let stuck = seed.pod.as_ref().is_none_or(is_stuck);
-    alone && is_fresh(seed) && stuck && let_seed_go(seed, plan)
+    alone && is_fresh(seed) && stuck && let_seed_go(scene, seed, plan)
 }
 
-fn let_seed_go(seed: &Assessed<'_>, plan: &mut Plan) -> bool {
-    !withdraw(seed, plan) || remake(Some(seed), plan)
+fn let_seed_go(scene: &Scene<'_>, seed: &Assessed<'_>, plan: &mut Plan) -> bool {
+    !withdraw(scene, seed, plan) || plan.disrupt_or_tell(scene, seed, &OUTDATED)
 }
 
 /// Makes sure that a seed can not start any more before it goes with its data. True when it can not: it was told, and has had
 /// the time to say that it had started before that.
-pub(crate) fn withdraw(seed: &MemberView, plan: &mut Plan) -> bool {
-    let startable = |pod: &&Pod| command::can_be_told(pod) && !has_ended(pod);
-    let Some(pod) = seed.pod.as_ref().filter(startable) else { return true };
-    if !command::is_withdrawn(pod) {
-        let (name, uid) = (seed.name().to_owned(), pod.metadata.uid.clone().unwrap_or_default());
-        plan.act(Action::WithdrawPod { name, uid });
+pub(crate) fn withdraw(scene: &Scene<'_>, seed: &MemberView, plan: &mut Plan) -> bool {
+    if startable_pod(seed).is_some_and(|pod| !command::is_withdrawn(pod)) {
+        plan.disrupt_or_tell(scene, seed, &Disruption::Withdraw);
     }
-    let has_waited = seed.seen.withdrawn.is_some_and(|since| since >= HEARD);
-    if !has_waited {
+    let may_start = may_start(seed);
+    if may_start {
         plan.look_again(Next::Soon);
     }
-    has_waited
+    !may_start
+}
+
+/// Whether the etcd of a seed may still start, or may have started before it was told not to, and was not heard of yet.
+pub(crate) fn may_start(seed: &MemberView) -> bool {
+    startable_pod(seed).is_some() && seed.seen.withdrawn.is_none_or(|since| since < HEARD)
+}
+
+fn startable_pod(seed: &MemberView) -> Option<&Pod> {
+    seed.pod.as_ref().filter(|pod| command::can_be_told(pod) && !has_ended(pod))
 }
 
 /// Whether the etcd of a Pod can not start as things are: no node takes it, it has ended, or its container can not be made.
@@ -63,16 +72,6 @@ fn is_stuck(pod: &Pod) -> bool {
     let refused = waiting.is_some_and(|reason| !["ContainerCreating", "PodInitializing"].contains(&reason));
     let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     !placed || has_ended(pod) || refused
-}
-
-fn remake(member: Option<&Assessed<'_>>, plan: &mut Plan) -> bool {
-    let Some(member) = member else { return false };
-    plan.act(Action::DeleteMember {
-        name: member.name().to_owned(),
-        uid: member.uid().to_owned(),
-        because: Leaving::Outdated,
-    });
-    true
 }
 
 /// Never joined, never served, and not what would be made today. On record or in this pass: whoever has once been known

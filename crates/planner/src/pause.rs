@@ -4,42 +4,31 @@
 use api::labels::annotation::HAS_DATA;
 use api::names;
 
-use etcd::Membership;
 use kube::ResourceExt as _;
 
-use crate::view::{Assessed, Scene};
+use crate::disruption::{Disruption, Verdict};
+use crate::view::Scene;
 use crate::{Action, Ending, Loss, Plan};
 
-/// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do. Neither step changes what
-/// any volume holds, so neither needs an answer from etcd; but if etcd answers, it must know of nobody else (T29).
+/// Wakes a sleeping member, or puts the last one to sleep. True when that was the thing to do.
 pub(crate) fn sleep_or_wake(scene: &Scene<'_>, plan: &mut Plan) -> bool {
     let wanted = scene.target().replicas;
     // Also one that is to leave: as the last one it can not, asleep or awake, and nobody can join what sleeps.
     let sleeping = scene.members.iter().find(|m| m.member.spec.dormant);
     let left: Vec<_> = scene.members.iter().filter(|m| !scene.is_out(m)).collect();
-    let (member, dormant) = match (wanted, sleeping, left.as_slice()) {
-        (1.., Some(sleeping), _) => (sleeping, false),
-        (0, None, [last]) if is_alone(scene, last) => (*last, true),
-        _ => return false,
-    };
-    let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
-    let confirmed = !dormant || scene.membership().is_some();
-    plan.act(Action::SetDormant { name, uid, dormant, confirmed });
-    if dormant {
-        end_pod(member, plan);
+    match (wanted, sleeping, left.as_slice()) {
+        (1.., Some(sleeping), _) => {
+            plan.wake(sleeping);
+            true
+        }
+        (0, None, [last]) => plan.disrupt(scene, last, &Disruption::Sleep) == Verdict::Safe,
+        _ => false,
     }
-    true
 }
 
 /// What is noted on a member that is put to sleep.
 pub fn has_data(confirmed: bool) -> &'static str {
     if confirmed { "true" } else { "unconfirmed" }
-}
-
-/// Whether etcd, as far as it answers, lists no other voter. One without an object is taken out first.
-fn is_alone(scene: &Scene<'_>, last: &Assessed<'_>) -> bool {
-    let no_other = |list: &Membership| list.voters().all(|row| last.stands_for(row));
-    scene.split.is_none() && scene.membership().is_none_or(no_other)
 }
 
 /// Ends the Pods of sleeping members, unless they are just being woken: one that has not ended yet goes on.
@@ -48,18 +37,12 @@ pub(crate) fn end_pods(scene: &Scene<'_>, plan: &mut Plan) {
         return;
     }
     for member in scene.members.iter().filter(|m| m.member.spec.dormant) {
-        end_pod(member, plan);
+        let paused = Ending::Paused { member: member.uid().to_owned() };
+        plan.disrupt_or_tell(scene, member, &Disruption::End(paused));
         // It may only be out of sight.
         if !member.is_memory() && member.volume.is_none() {
             plan.act(Action::SeekLost { name: member.name().to_owned(), loss: Loss::Volume });
         }
-    }
-}
-
-fn end_pod(member: &Assessed<'_>, plan: &mut Plan) {
-    if let Some(uid) = member.living_pod().and_then(|p| p.metadata.uid.clone()) {
-        let because = Ending::Paused { member: member.uid().to_owned() };
-        plan.act(Action::DeletePod { name: member.name().to_owned(), uid, because });
     }
 }
 
@@ -102,6 +85,7 @@ pub(crate) fn message(scene: &Scene<'_>) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disruption::may_disrupt;
     use crate::fixtures::World;
     use api::{EtcdCluster, conditions};
 
@@ -124,6 +108,7 @@ mod tests {
             uid: world.view.members[0].uid().to_owned(),
             dormant: true,
             confirmed: true,
+            permit: crate::disruption::Permit::forged(),
         };
         let look = sleep.looks(&world.view).pop().unwrap();
         let member = |uid: &str| serde_json::json!({ "metadata": { "uid": uid } });
@@ -217,7 +202,8 @@ mod tests {
         *world.rows() = vec![etcd::Member { id: row.id + 1, ..row }];
         let scene = Scene::new(&world.view, world.view.cluster.as_ref().unwrap(), crate::fixtures::now());
         assert!(scene.split.is_some());
-        assert!(!is_alone(&scene, &scene.members[0]));
+        let verdict = may_disrupt(&scene, &scene.members[0], &Disruption::Sleep);
+        assert_eq!(verdict.why_not().as_deref(), Some("members disagree"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use api::labels;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
+use crate::disruption::Disruption;
 use crate::healing::has_ended;
 use crate::view::{Assessed, Scene};
 use crate::{Action, Ending, Plan, command, outdated, volume};
@@ -47,8 +48,7 @@ pub(crate) fn keep(scene: &Scene<'_>, plan: &mut Plan) {
             Some(found)
                 if has_ended(found) && !member.is_memory() && found.metadata.deletion_timestamp.is_none() =>
             {
-                let uid = found.metadata.uid.clone().unwrap_or_default();
-                plan.act(Action::DeletePod { name: member.name().to_owned(), uid, because: Ending::Ended });
+                plan.disrupt_or_tell(scene, member, &Disruption::End(Ending::Ended));
             }
             Some(found) => {
                 relabel(member, found, plan);

@@ -2,9 +2,9 @@
 
 use etcd::Membership;
 
-use crate::disruption::{self, Verdict, may_remove};
+use crate::disruption::Disruption;
 use crate::view::{Assessed, Scene};
-use crate::{Action, Leaving, Plan};
+use crate::{Leaving, Plan};
 
 /// Takes one member out; the next one follows when it is gone.
 pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
@@ -22,31 +22,13 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     let mut refused = None;
     let wanted = scene.target().replicas;
     for victim in candidates {
-        match may_leave(scene, list, victim) {
-            Verdict::Safe => {
-                plan.act(Action::DeleteMember {
-                    name: victim.name().to_owned(),
-                    uid: victim.uid().to_owned(),
-                    because: Leaving::Surplus { wanted },
-                });
-                return;
-            }
-            Verdict::Wait(why) => refused = refused.or(Some((victim.name().to_owned(), why))),
-        }
+        let verdict = plan.disrupt(scene, victim, &Disruption::Delete(Leaving::Surplus { wanted }));
+        let Some(why) = verdict.why_not() else { return };
+        refused = refused.or(Some((victim.name().to_owned(), why)));
     }
     if let Some((name, why)) = refused {
         plan.complain(format!("scaling down waits, member {name} can not leave: {why}"));
     }
-}
-
-fn may_leave(scene: &Scene<'_>, list: &Membership, victim: &Assessed<'_>) -> Verdict {
-    if let Some(why) = disruption::held(scene) {
-        return Verdict::Wait(why);
-    }
-    if !scene.is_confirmed(victim) {
-        return Verdict::Wait("it was taken up, and its own etcd has not named the cluster yet".to_owned());
-    }
-    victim.row_in(list).map_or(Verdict::Safe, |row| may_remove(scene, list, row.id))
 }
 
 /// T22: who is not in etcd yet goes first, then learners, then voters that are silent, then those that are not ready,
@@ -68,6 +50,7 @@ fn newness<'a>(member: &'a Assessed<'_>) -> (Option<jiff::Timestamp>, &'a str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Action;
     use crate::fixtures::{World, unready};
     use api::EtcdCluster;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::Action;
 use crate::fixtures::{World, estrange, now};
+use crate::{Action, Release};
 use api::{EtcdCluster, labels, names};
 use kube::ResourceExt as _;
 

@@ -38,7 +38,7 @@ impl Action {
                 let unformed = cluster(Must::LiveUnformed { uid: uid() });
                 vec![unformed, none(Kind::Member), none(Kind::Pod), none(Kind::Claim)]
             }
-            Self::DeleteMember { name, uid: member, because } => match because {
+            Self::DeleteMember { name, uid: member, because, .. } => match because {
                 Leaving::Surplus { wanted } => vec![
                     cluster(Must::Aim { uid: uid(), replicas: *wanted }),
                     Look::labelled(Kind::Member, view, exceed(view, *wanted)),
@@ -92,14 +92,14 @@ impl Action {
                 };
                 member.map(gone).unwrap_or_default()
             }
-            Self::WithdrawPod { name, uid } => {
+            Self::WithdrawPod { name, uid, .. } => {
                 let member = view.members.iter().find(|m| m.name() == name).map(|m| m.uid().to_owned());
                 let (uid, member) = (uid.clone(), member.unwrap_or_default());
                 vec![Look::named(Kind::Pod, name, Must::NeverHaveServed { uid, member, withdrawn: false })]
             }
             Self::SeekLost { name, loss } => look_for(view, name, *loss),
             Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
-            Self::DeletePod { name, uid, because } => match because {
+            Self::DeletePod { name, uid, because, .. } => match because {
                 Ending::Ended => vec![Look::named(Kind::Pod, name, Must::HaveEnded { uid: uid.clone() })],
                 Ending::Paused { member } => {
                     vec![Look::named(Kind::Member, name, Must::BePaused { uid: member.clone() })]

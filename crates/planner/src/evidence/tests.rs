@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::*;
-use crate::{Action, Ending, Leaving, Loss, MemberView, Release};
+use crate::{Action, Ending, Leaving, Loss, MemberView, Permit, Release};
 
 const DOCUMENT: &str = include_str!("../../../../docs/evidence.md");
 const MEMBER: &str = "my-etcd-4xk7q";
@@ -78,6 +78,10 @@ fn row(view: &ClusterView, action: &Action) -> Option<&'static str> {
     })
 }
 
+fn permit() -> Permit {
+    Permit::forged()
+}
+
 fn cluster() -> EtcdCluster {
     EtcdCluster::test("ns", "my-etcd").formed()
 }
@@ -100,10 +104,16 @@ fn placed() -> Pod {
 /// One of each that can cost something, with what it is carried out on.
 fn examples() -> Vec<(ClusterView, Action)> {
     let (name, uid) = (|| MEMBER.to_owned(), || "uid-of-my-etcd-4xk7q".to_owned());
-    let leave = |because| Action::DeleteMember { name: name(), uid: uid(), because };
+    let leave = |because| Action::DeleteMember { name: name(), uid: uid(), because, permit: permit() };
     let broken = |loss| leave(Leaving::Broken(loss));
-    let release = |because| Action::ReleaseMember { name: name(), uid: uid(), finalizers: vec![], because };
-    let end = |because| Action::DeletePod { name: name(), uid: uid(), because };
+    let release = |because| Action::ReleaseMember {
+        name: name(),
+        uid: uid(),
+        finalizers: vec![],
+        because,
+        permit: permit(),
+    };
+    let end = |because| Action::DeletePod { name: name(), uid: uid(), because, permit: permit() };
     let owners = |kind: &str, name: &str| {
         vec![OwnerReference {
             kind: kind.to_owned(),
@@ -128,18 +138,18 @@ fn examples() -> Vec<(ClusterView, Action)> {
         broken(Loss::CrashLoop { restarts: 5 }),
         broken(Loss::StuckPod),
         broken(Loss::NoNode),
-        Action::RemoveFromEtcd { member: name(), id: 1 },
-        Action::RemoveOrphan { member: name(), id: 1 },
+        Action::RemoveFromEtcd { member: name(), id: 1, permit: permit() },
+        Action::RemoveOrphan { member: name(), id: 1, permit: permit() },
         release(Release::OutOfEtcd),
         release(Release::Outsider),
         release(Release::Empty),
         Action::CreateVolume(Box::new(claim)),
         release(gone),
-        Action::SetDormant { name: name(), uid: uid(), dormant: true, confirmed: true },
+        Action::SetDormant { name: name(), uid: uid(), dormant: true, confirmed: true, permit: permit() },
         end(Ending::Ended),
         end(Ending::Paused { member: uid() }),
         end(Ending::Overtaken { member: uid() }),
-        Action::WithdrawPod { name: name(), uid: uid() },
+        Action::WithdrawPod { name: name(), uid: uid(), permit: permit() },
         Action::DeleteBudget { name: "my-etcd".to_owned(), uid: String::new() },
         Action::AdoptMember { name: name(), uid: uid(), owners: ours() },
         Action::ConfirmMember { name: name(), uid: uid(), cluster: String::new() },
@@ -219,8 +229,12 @@ fn a_claim_that_was_seen_unbound_is_looked_at_again() {
     let seed = &mut view.members[0];
     seed.member.spec.bootstrap = true;
     seed.volume = Some(PersistentVolumeClaim::default());
-    let leaves =
-        Action::DeleteMember { name: MEMBER.to_owned(), uid: String::new(), because: Leaving::Outdated };
+    let leaves = Action::DeleteMember {
+        name: MEMBER.to_owned(),
+        uid: String::new(),
+        because: Leaving::Outdated,
+        permit: permit(),
+    };
     let unbound = |look: &Look| matches!(look.must, Must::BeUnbound { .. });
     assert!(leaves.looks(&view).iter().any(unbound));
 }
@@ -231,6 +245,7 @@ fn t27_a_pod_that_does_not_end_on_a_node_that_is_ready_is_waited_for() {
         name: MEMBER.to_owned(),
         uid: String::new(),
         because: Leaving::Broken(Loss::StuckPod),
+        permit: permit(),
     };
     let look = stuck.looks(&view(Some(placed()))).pop().unwrap();
     assert_eq!((look.kind, &look.which), (Kind::Node, &Which::Named("node-1".into())));

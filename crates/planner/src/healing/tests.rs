@@ -1,4 +1,5 @@
 use super::*;
+use crate::Action;
 use crate::fixtures::{World, crash_looping, now, unready};
 use api::EtcdCluster;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, PodCondition};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Release;
 use crate::fixtures::{World, now};
 use api::{EtcdCluster, conditions};
 use kube::ResourceExt as _;

@@ -204,7 +204,7 @@ mod operating {
 
     fn removal(world: &World) -> Action {
         let row = &world.view.etcd.membership.as_ref().unwrap().fact.members[0];
-        Action::RemoveFromEtcd { member: row.name.clone(), id: row.id }
+        Action::RemoveFromEtcd { member: row.name.clone(), id: row.id, permit: crate::Permit::forged() }
     }
 
     #[test]
@@ -228,6 +228,7 @@ mod operating {
             name: member.name().to_owned(),
             uid: "x".into(),
             because: crate::Ending::Ended,
+            permit: crate::Permit::forged(),
         };
         let runs = json!({ "metadata": { "uid": "x" }, "status": { "phase": "Running" } });
         let (asked, ended) = carry_out(&world, &delete, |_| Ok(Answer::Object(runs.clone())));

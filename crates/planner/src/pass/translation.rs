@@ -58,7 +58,7 @@ impl Action {
             Self::ConfirmMember { name, uid, cluster } => {
                 annotate(Kind::Member, name, uid, &json!({ annotation::ADOPTED_BY: cluster }))
             }
-            Self::SetDormant { name, uid, dormant, confirmed } => {
+            Self::SetDormant { name, uid, dormant, confirmed, .. } => {
                 let notes = json!({ annotation::HAS_DATA: has_data(*confirmed) });
                 // False is written as absent, as in every object of this API.
                 let spec = json!({ "dormant": dormant.then_some(true) });
@@ -81,7 +81,7 @@ impl Action {
                 });
                 annotate(Kind::Pod, name, uid, &notes)
             }
-            Self::WithdrawPod { name, uid } => {
+            Self::WithdrawPod { name, uid, .. } => {
                 annotate(Kind::Pod, name, uid, &json!({ annotation::INITIAL_CLUSTER_STATE: WITHDRAWN }))
             }
             // The look is all.

@@ -1,10 +1,11 @@
 //! Operators that see the right thing and want the wrong one.
 
 use api::{EtcdMember, conditions, labels};
-use planner::{Action, ClusterView, Ending, Leaving, Loss, MemberView, Plan, Release};
+use planner::{Action, ClusterView, Ending, Leaving, Loss, MemberView, Permit, Plan, Release};
 
 fn delete(member: &MemberView, because: Leaving) -> Action {
-    Action::DeleteMember { name: member.name().to_owned(), uid: member.uid().to_owned(), because }
+    let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
+    Action::DeleteMember { name, uid, because, permit: Permit::forged() }
 }
 
 fn surplus(view: &ClusterView) -> Leaving {
@@ -18,6 +19,7 @@ fn release(member: &MemberView) -> Action {
         uid: member.uid().to_owned(),
         finalizers: finalizers.filter(|f| *f != labels::FINALIZER).cloned().collect(),
         because: Release::OutOfEtcd,
+        permit: Permit::forged(),
     }
 }
 
@@ -195,7 +197,8 @@ pub(super) fn all_at_once(view: &ClusterView, plan: &mut Plan) {
             continue;
         };
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        plan.actions.push(Action::DeletePod { name: member.name().to_owned(), uid, because: Ending::Ended });
+        let (name, because) = (member.name().to_owned(), Ending::Ended);
+        plan.actions.push(Action::DeletePod { name, uid, because, permit: Permit::forged() });
     }
 }
 
