@@ -337,5 +337,5 @@ fn no_operator_forges_a_permit() {
         }
     }
     assert!(seen > 60, "{seen} files");
-    assert_eq!(forgers, [std::path::PathBuf::new(); 0], "ask `disruption` instead");
+    assert!(forgers.is_empty(), "ask `disruption` instead: {forgers:?}");
 }

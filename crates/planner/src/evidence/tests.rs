@@ -274,3 +274,90 @@ fn t29_the_document_names_the_looks_that_are_taken() {
     let unknown: Vec<_> = documented.keys().filter(|row| !taken.contains_key(*row)).collect();
     assert_eq!(unknown, [""; 0], "rows of docs/evidence.md that nothing stands for");
 }
+
+#[test]
+fn h20_services_and_budgets_are_made_for_a_formed_cluster_only_if_it_lives() {
+    for action in [Action::CreateService(Box::default()), Action::CreateBudget(Box::default())] {
+        let formed = view(None);
+        let uid = formed.cluster.as_ref().unwrap().metadata.uid.clone();
+        assert!(uid.is_some());
+        let lives = Look::named(Kind::Cluster, "my-etcd", Must::Live { uid });
+        assert_eq!(action.looks(&formed), [lives]);
+        let cluster = Some(EtcdCluster::test("ns", "my-etcd"));
+        let unformed = ClusterView { cluster, members: vec![], ..view(None) };
+        assert_eq!(action.looks(&unformed), [], "the first member is looked at anyway");
+    }
+}
+
+#[test]
+fn what_seems_lost_is_sought_by_the_looks_that_would_give_it_up() {
+    let losses =
+        [Loss::Pod, Loss::Volume, Loss::OtherVolume, Loss::CrashLoop { restarts: 5 }, Loss::StuckPod];
+    for (loss, pod) in losses.into_iter().chain([Loss::NoNode]).flat_map(|l| [(l, None), (l, Some(placed()))])
+    {
+        let view = view(pod);
+        let because = Leaving::Broken(loss);
+        let gives_up =
+            Action::DeleteMember { name: MEMBER.to_owned(), uid: String::new(), because, permit: permit() };
+        let seeks = Action::SeekLost { name: MEMBER.to_owned(), loss };
+        assert!(!seeks.looks(&view).is_empty(), "{loss:?}");
+        assert_eq!(seeks.looks(&view), gives_up.looks(&view), "{loss:?}");
+    }
+}
+
+/// A seed that has formed nothing, with these objects.
+fn seed(pod: Option<&str>, volume: Option<Option<&str>>, memory: bool) -> ClusterView {
+    let mut view = view(None);
+    let seed = &mut view.members[0];
+    seed.member.spec.bootstrap = true;
+    if memory {
+        seed.member.spec.storage.medium = api::StorageMedium::Memory;
+    }
+    let owners = crate::view::controlled_by(&seed.member);
+    let metadata = |uid: &str| ObjectMeta {
+        uid: Some(uid.to_owned()),
+        owner_references: owners.clone(),
+        ..ObjectMeta::default()
+    };
+    seed.pod = pod.map(|phase| {
+        let status =
+            k8s_openapi::api::core::v1::PodStatus { phase: Some(phase.into()), ..Default::default() };
+        Pod { metadata: metadata("pod"), status: Some(status), ..Pod::default() }
+    });
+    seed.volume = volume.map(|bound| {
+        let volume_name = bound.map(str::to_owned);
+        let spec =
+            k8s_openapi::api::core::v1::PersistentVolumeClaimSpec { volume_name, ..Default::default() };
+        PersistentVolumeClaim { metadata: metadata("claim"), spec: Some(spec), ..Default::default() }
+    });
+    view
+}
+
+#[test]
+fn t34_whatever_a_seed_that_goes_may_have_is_looked_at() {
+    let gone = "is gone, or not this member's";
+    let told = "is the one that was seen, goes with its member, has never served, and was told not to start";
+    let unbound = "is gone, or the one that was seen, and not bound to a volume";
+    for (pod, volume, memory, looks) in [
+        (None, None, false, vec![(Kind::Pod, gone), (Kind::Claim, gone)]),
+        (None, Some(None), false, vec![(Kind::Pod, gone), (Kind::Claim, unbound)]),
+        (Some("Pending"), Some(None), false, vec![(Kind::Pod, told), (Kind::Claim, unbound)]),
+        (Some("Running"), Some(Some("pv-1")), false, vec![(Kind::Pod, told)]),
+        (Some("Running"), None, true, vec![(Kind::Pod, told), (Kind::Claim, gone)]),
+        (Some("Failed"), None, true, vec![(Kind::Pod, "is gone, or has ended"), (Kind::Claim, gone)]),
+    ] {
+        let view = seed(pod, volume, memory);
+        let (name, uid) = (|| MEMBER.to_owned(), String::new);
+        let remade =
+            Action::DeleteMember { name: name(), uid: uid(), because: Leaving::Outdated, permit: permit() };
+        let because = Release::NeverFormed;
+        let released =
+            Action::ReleaseMember { name: name(), uid: uid(), finalizers: vec![], because, permit: permit() };
+        for (action, first) in [(remade, "has no memberID"), (released, "has no clusterID")] {
+            let taken: Vec<_> = action.looks(&view).iter().map(|l| (l.kind, l.must.to_string())).collect();
+            assert!(taken[0].1.contains(first), "{taken:?}");
+            let expected: Vec<_> = looks.iter().map(|(kind, must)| (*kind, (*must).to_owned())).collect();
+            assert_eq!(taken[1..], expected, "{pod:?} {volume:?}");
+        }
+    }
+}
