@@ -169,8 +169,9 @@ fn t24_an_orphaned_cluster_that_somebody_holds_says_what_becomes_of_its_members(
 
 #[test]
 fn t24_who_was_leaving_when_its_cluster_was_orphaned_keeps_what_may_be_the_last_copy() {
-    let mut world = world(2);
-    delete(world.member(1));
+    let mut unrecorded = world(2);
+    delete(unrecorded.member(1));
+    let mut world = unrecorded.clone();
     world.member(1).member.status.as_mut().unwrap().role = Some("leaving".into());
     world.view.cluster = None;
     world.view.members.iter_mut().for_each(|m| m.member.metadata.owner_references = None);
@@ -183,6 +184,17 @@ fn t24_who_was_leaving_when_its_cluster_was_orphaned_keeps_what_may_be_the_last_
     assert_eq!(world.plan().actions, [], "its volume is there");
     world.member(0).volume = None;
     assert!(matches!(&world.plan().actions[..], [Action::ReleaseMember { .. }]), "nothing is left to keep");
+
+    let mut world = unrecorded;
+    world.view.cluster = None;
+    world.view.members.iter_mut().for_each(|m| m.member.metadata.owner_references = None);
+    delete(world.member(0));
+    assert_eq!(world.plan().actions.len(), 2, "a user has deleted both");
+    let taken_out = labels::annotation::TAKEN_OUT.to_owned();
+    world.member(1).member.annotations_mut().insert(taken_out, "true".into());
+    let plan = world.plan();
+    assert!(matches!(&plan.actions[..], [Action::ReleaseMember { .. }]), "{:?}", plan.actions);
+    assert!(plan.complaint.unwrap().contains("its data is kept"));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Members that were deleted and have no EtcdCluster to take them out of etcd: it is gone or going, or was never theirs. There
 //! is no etcd to ask whom the others can spare (H20), so the rule is whether anybody is left who counts on them.
 
+use api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
 
 use crate::adoption::was_given_to;
 use crate::view::{ClusterView, MemberView, controller_uid};
@@ -50,7 +52,7 @@ pub(super) fn judge(view: &ClusterView, member: &MemberView) -> Abandoned {
              delete the others, too"
         ));
     }
-    if owner.is_none() && member.is_told_to_leave() && !is_empty {
+    if owner.is_none() && was_taken_out(member) && !is_empty {
         return Abandoned::Kept(format!(
             "member {name} was being taken out of its etcd cluster when it was left behind without an EtcdCluster; its data \
              is kept, because it may be the last. Apply the EtcdCluster again; if the data is not needed, let it go: \
@@ -82,6 +84,11 @@ fn is_outsider(view: &ClusterView, member: &MemberView) -> bool {
 /// Whether an object is on its way out and its dependents are to stay.
 pub(crate) fn is_orphaning(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.iter().flatten().any(|f| f == "orphan")
+}
+
+/// Whether it was the operator that wanted to be rid of it, and not a user.
+fn was_taken_out(member: &MemberView) -> bool {
+    member.is_told_to_leave() || member.member.annotations().contains_key(labels::annotation::TAKEN_OUT)
 }
 
 /// Whether others were left behind that count on this one's vote: without a cluster there is nobody to take it out of etcd,

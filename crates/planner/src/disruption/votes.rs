@@ -19,7 +19,7 @@ pub(super) fn may_lose(scene: &Scene<'_>, list: &Membership, id: u64) -> Result<
         return wait("it is the last voter and holds the only copy of the data");
     }
     let serving = others.iter().filter(|m| is_serving(scene, m)).count();
-    let quorum = others.len() / 2 + 1;
+    let quorum = etcd::quorum(others.len());
     if serving < quorum {
         return wait(format!(
             "only {serving} of the {} other voters answer, {quorum} are needed",
@@ -34,7 +34,7 @@ pub(super) fn may_lose(scene: &Scene<'_>, list: &Membership, id: u64) -> Result<
 pub(crate) fn may_promote(scene: &Scene<'_>, list: &Membership) -> Verdict {
     let voters = list.voters().count();
     let serving = list.voters().filter(|m| is_serving(scene, m)).count();
-    let quorum = voters.div_ceil(2) + 1;
+    let quorum = etcd::quorum(voters + 1);
     if serving == voters || serving >= quorum {
         return Verdict::Safe;
     }

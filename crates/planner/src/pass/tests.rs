@@ -256,7 +256,12 @@ mod operating {
     fn t24_a_member_is_not_deleted_before_it_is_on_record_that_the_operator_wanted_that() {
         let world = world();
         let because = crate::Leaving::Outdated;
-        let delete = Action::DeleteMember { name: "m".into(), uid: "x".into(), because };
+        let delete = Action::DeleteMember {
+            name: "m".into(),
+            uid: "x".into(),
+            because,
+            permit: crate::Permit::forged(),
+        };
         let carry_out = |record: Result<Answer, Failure>| {
             let mut operation = delete.operation(&world.view, vec![]).unwrap();
             let first = operation.request().unwrap();
