@@ -17,7 +17,7 @@ use crate::table;
 use crate::target::Target;
 use crate::timeline::Timeline;
 
-/// See the module's description.
+/// The results of one run, kind by kind.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     pub run: Run,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Step;
 
-/// See the module's description.
+/// Bytes of binary and image, and the time of a cold build.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Size {
     pub binary_bytes: u64,

@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-/// See the module's description.
+/// A namespace of its own, and what was seen in it.
 pub struct Stage {
     pub arena: Arena,
     world: Arc<Mutex<World>>,

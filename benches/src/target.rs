@@ -32,7 +32,7 @@ impl std::str::FromStr for DeploymentName {
     }
 }
 
-/// See the module's description.
+/// The operator that is measured, and the Kubernetes it runs on.
 pub struct Target {
     pub client: Client,
     pub kubeconfig: PathBuf,

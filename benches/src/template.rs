@@ -15,7 +15,7 @@ use crate::flags;
 /// On everything made by hand. Not the operator's own label: it would take an interest.
 pub const LABEL: &str = "etcd-operator-bench/by-hand";
 
-/// See the module's description.
+/// Pods, claims and Service of a cluster, to be made again under other names.
 #[derive(Clone)]
 pub struct Template {
     pod: PodSpec,

@@ -32,7 +32,7 @@ const AT_ONCE: usize = 64;
 /// Addresses that this machine answers for, see [`super::network`].
 const NETWORK: [u8; 2] = [10, 245];
 
-/// See the module's description.
+/// Plays the kubelet of every node.
 #[derive(Clone)]
 pub struct Kubelet {
     client: Client,

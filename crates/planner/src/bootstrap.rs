@@ -16,7 +16,7 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
         match seed {
             Some(seed) if outdated::withdraw_seed(scene, seed, plan) => {}
             Some(seed) => plan.wait_for(format!(
-                "waiting for bootstrap member {} to form cluster; it is paused with its data then",
+                "waiting for bootstrap member to form cluster: {}; it is paused with its data then",
                 seed.name()
             )),
             None => plan.wait_for("cluster declared paused from the start; not bootstrapping"),
@@ -49,7 +49,7 @@ pub(crate) fn seed(scene: &Scene<'_>, plan: &mut Plan) {
         let initial_cluster = format!("{}={}", seed.name(), seed.peer_url());
         plan.act(Action::WireMember { name: seed.name().into(), uid: seed.uid().into(), initial_cluster });
     } else {
-        plan.wait_for(format!("waiting for bootstrap member {} to form cluster", seed.name()));
+        plan.wait_for(format!("waiting for bootstrap member to form cluster: {}", seed.name()));
         if seed.living_pod().and_then(|p| p.status.as_ref()?.pod_ip.as_ref()).is_some() {
             plan.look_again(Next::Soon);
         }

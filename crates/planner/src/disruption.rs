@@ -79,6 +79,9 @@ fn wait<T>(why: impl Into<String>) -> Result<T, Verdict> {
     Err(Verdict::Wait(why.into()))
 }
 
+/// One at a time, whatever the reason: the list that the next one would be judged on still has the last one.
+const ANOTHER_LEAVES: &str = "another member leaves in this pass";
+
 impl Plan {
     /// Does that to a member, if it may be done now.
     pub(crate) fn disrupt(&mut self, scene: &Scene<'_>, member: &MemberView, how: &Disruption) -> Verdict {
@@ -89,7 +92,7 @@ impl Plan {
             _ => false,
         };
         if is_second {
-            return Verdict::Wait("another member leaves in this pass".to_owned());
+            return Verdict::Wait(ANOTHER_LEAVES.to_owned());
         }
         let verdict = may_disrupt(scene, member, how);
         if verdict == Verdict::Safe {
@@ -115,6 +118,9 @@ impl Plan {
 
     /// Takes a row out of etcd that no EtcdMember stands for, and that has this name of ours, if it may be done now.
     pub(crate) fn remove_orphan(&mut self, scene: &Scene<'_>, row: &etcd::Member, name: &str) -> Verdict {
+        if self.is_removing() {
+            return Verdict::Wait(ANOTHER_LEAVES.to_owned());
+        }
         if let Err(verdict) = may_spare(scene, row) {
             return verdict;
         }
@@ -274,6 +280,10 @@ fn may_remove(scene: &Scene<'_>, member: &MemberView) -> Result<(), Verdict> {
         return wait("its EtcdMember was not deleted");
     }
     let Some(row) = member.row_in(list) else { return Ok(()) };
+    // It was the operator's own wish, and is not any more.
+    if abandoned::is_own_wish(member) {
+        no_alarm(scene)?;
+    }
     votes::may_lose(scene, list, row.id)?;
     // Where a list of one is left, or can be an impostor's, it goes on record first who is out (T28).
     let doubtful = list.members.len() == 2 || scene.members.iter().any(|m| m.may_turn_impostor());

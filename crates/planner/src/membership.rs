@@ -42,7 +42,7 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
     if let Some(leaving) = disruption::leaving(scene, list) {
         // H11: one membership change at a time.
         let name = leaving.name();
-        plan.wait_for(format!("waiting for in-flight deletion of member {name} before further scaling"));
+        plan.wait_for(format!("waiting for in-flight member deletion before further scaling: {name}"));
         // It may be held up by one that can not come back by itself: then that one goes first, or nobody ever does.
         if disruption::is_held_up(scene, leaving)
             && !orphans::remove(scene, list, plan)

@@ -53,8 +53,11 @@ impl Reporter {
             // Ordinary: somebody else wrote, or etcd is not ready for it yet. The next pass decides anew.
             Error::Stale(_) | Error::Deposed => tracing::debug!(cluster = %key, "{error}"),
             Error::Relabelled(_) => info!(cluster = %key, "{error}"),
-            Error::Etcd { source: etcd::Error::LearnerNotReady | etcd::Error::Unhealthy, .. } => {
-                info!(cluster = %key, "learner not yet promotable or addable; will retry: {error}");
+            Error::Etcd { source: etcd::Error::LearnerNotReady, .. } => {
+                info!(cluster = %key, "learner not yet promotable; will retry: {error}");
+            }
+            Error::Etcd { source: etcd::Error::Unhealthy, .. } => {
+                info!(cluster = %key, "membership not yet changeable; will retry: {error}");
             }
             Error::Refused(about) => self.complain(key, view, about),
             // The whole namespace goes; there is nobody left to tell.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// See the module's description.
+/// Keys that are to be worked on, each by one worker at a time.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     changed: Notify,

@@ -1,4 +1,5 @@
-//! Actions in words, for logs, Events and conditions.
+//! Actions in words, for logs, Events and conditions. Runbooks search logs for some of them, so their words stand together, and
+//! names at the end.
 
 use std::fmt;
 
@@ -29,16 +30,24 @@ impl fmt::Display for Action {
             Self::AdoptPod { name, .. } => write!(f, "adopted Pod {name}"),
             Self::AdoptVolume { name, .. } => write!(f, "adopted PersistentVolumeClaim {name}"),
             Self::WireMember { name, .. } => {
-                write!(f, "completing pending scale-up member {name}: it knows whom to join")
+                write!(
+                    f,
+                    "completing pending scale-up member before further action: {name} knows whom to join"
+                )
             }
             Self::DeleteMember { name, because: Leaving::Surplus { .. }, .. } => {
                 write!(f, "scaling down: member {name} leaves")
             }
+            Self::DeleteMember { name, because: Leaving::Broken(Loss::Pod), .. } => {
+                write!(f, "memory-backed member's pod is gone; deleting member for replacement: {name}")
+            }
             Self::DeleteMember { name, because: Leaving::Broken(why), .. } => {
-                write!(
-                    f,
-                    "member {name} {why} while the rest of the cluster is healthy; deleting it for replacement"
-                )
+                let healthy = "while the rest of the cluster is healthy; deleting it for replacement";
+                write!(f, "member {name} {why} {healthy}")?;
+                match why {
+                    Loss::CrashLoop { restarts } => write!(f, " ({restarts} restarts)"),
+                    _ => Ok(()),
+                }
             }
             Self::DeleteMember { name, because: Leaving::Outdated, .. } => {
                 write!(f, "member {name} has never joined, and is not what the changed spec asks for")
@@ -60,7 +69,7 @@ impl fmt::Display for Action {
             Self::SettlePod { name, .. } => {
                 write!(f, "Pod {name} is told to start as an existing member from now on")
             }
-            Self::AddLearner { member, .. } => write!(f, "added member {member} as learner"),
+            Self::AddLearner { member, .. } => write!(f, "added member as learner: {member}"),
             Self::Promote { member, .. } => write!(f, "promoted learner {member}"),
             Self::MoveLeader { from, to, .. } => write!(f, "moved leadership from {from} to {to}"),
             Self::RemoveFromEtcd { member, .. } => write!(f, "removed member {member} from etcd"),
@@ -76,9 +85,49 @@ impl fmt::Display for Loss {
             Self::Pod => f.write_str("lost its Pod, and with it its memory-backed data"),
             Self::Volume => f.write_str("lost its volume"),
             Self::OtherVolume => f.write_str("has another volume than the one it joined with"),
-            Self::CrashLoop { restarts } => write!(f, "is persistently crash-looping ({restarts} restarts)"),
+            Self::CrashLoop { .. } => f.write_str("is persistently crash-looping"),
             Self::StuckPod => f.write_str("has a Pod that does not end, its node seems gone"),
             Self::NoNode => f.write_str("has its volume on nodes that are gone or take no Pods"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Permit;
+
+    /// Runbooks of the Go operator search its log for these words.
+    #[test]
+    fn runbooks_find_their_words() {
+        let (name, uid, permit) = (|| "c-abcde".to_owned(), || "u".to_owned(), Permit::forged);
+        let wake = Action::SetDormant {
+            name: name(),
+            uid: uid(),
+            dormant: false,
+            confirmed: true,
+            permit: permit(),
+        };
+        let broken = |loss| Action::DeleteMember {
+            name: name(),
+            uid: uid(),
+            because: Leaving::Broken(loss),
+            permit: permit(),
+        };
+        let told = Action::WireMember { name: name(), uid: uid(), initial_cluster: String::new() };
+        for (action, words) in [
+            (told, "completing pending scale-up member before further action"),
+            (Action::AddLearner { member: name(), peer_url: String::new() }, "added member as learner"),
+            (Action::Promote { member: name(), id: 1 }, "promoted learner"),
+            (wake, "waking dormant member"),
+            (broken(Loss::Pod), "memory-backed member's pod is gone; deleting member for replacement"),
+            (
+                broken(Loss::CrashLoop { restarts: 7 }),
+                "persistently crash-looping while the rest of the cluster is healthy; deleting it for replacement",
+            ),
+        ] {
+            let text = action.to_string();
+            assert!(text.contains(words) && text.contains("c-abcde"), "{text}");
         }
     }
 }

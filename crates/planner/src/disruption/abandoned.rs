@@ -86,9 +86,14 @@ pub(crate) fn is_orphaning(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.iter().flatten().any(|f| f == "orphan")
 }
 
-/// Whether it was the operator that wanted to be rid of it, and not a user.
+/// Whether it may have been the operator that wanted to be rid of it, and not a user.
 fn was_taken_out(member: &MemberView) -> bool {
-    member.is_told_to_leave() || member.member.annotations().contains_key(labels::annotation::TAKEN_OUT)
+    member.is_told_to_leave() || is_own_wish(member)
+}
+
+/// Whether it was the operator that deleted it, or was about to.
+pub(super) fn is_own_wish(member: &MemberView) -> bool {
+    member.member.annotations().contains_key(labels::annotation::TAKEN_OUT)
 }
 
 /// Whether others were left behind that count on this one's vote: without a cluster there is nobody to take it out of etcd,

@@ -1,7 +1,8 @@
 use super::*;
 use crate::fixtures::{World, now};
-use api::{EtcdCluster, conditions};
+use api::{EtcdCluster, conditions, labels};
 use jiff::SignedDuration;
+use kube::ResourceExt as _;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
@@ -128,6 +129,10 @@ fn t27_under_a_corrupt_alarm_only_those_leave_whom_a_user_has_deleted() {
     assert!(spared(&world).unwrap().contains("CORRUPT"));
     delete(world.member(2));
     assert_eq!(why_not(&world, 2, &Disruption::Remove), None);
+    let taken_out = labels::annotation::TAKEN_OUT.to_owned();
+    world.member(2).member.annotations_mut().insert(taken_out, "true".into());
+    let why = why_not(&world, 2, &Disruption::Remove);
+    assert!(why.unwrap().contains("CORRUPT"), "it was the operator that had deleted it, before the alarm");
 }
 
 #[test]
@@ -178,6 +183,12 @@ fn t1_two_are_not_taken_out_on_the_same_list() {
     on(&world, |scene| {
         assert_eq!(plan.disrupt(scene, &world.view.members[5], &Disruption::Remove), Verdict::Safe);
         assert_ne!(plan.disrupt(scene, &world.view.members[6], &Disruption::Remove), Verdict::Safe);
+    });
+    let orphan = etcd::Member { id: 99, name: String::new(), peer_urls: vec![], is_learner: true };
+    let mut plan = Plan::default();
+    on(&world, |scene| {
+        assert_eq!(plan.disrupt(scene, &world.view.members[5], &Disruption::Remove), Verdict::Safe);
+        assert_ne!(plan.remove_orphan(scene, &orphan, "c-gone1"), Verdict::Safe, "nor an orphan beside it");
     });
 }
 

@@ -58,7 +58,7 @@ struct Id {
     name: String,
 }
 
-/// See the module's description.
+/// A simulated kube-apiserver with all its objects.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     objects: BTreeMap<Id, Arc<Value>>,

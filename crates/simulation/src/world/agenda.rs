@@ -55,7 +55,7 @@ pub enum PodEvent {
     Terminate,
 }
 
-/// See the module's description.
+/// What is still to come, by its time.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     entries: BTreeMap<(Millis, u64), Event>,

@@ -68,7 +68,7 @@ pub struct MemberFact {
     pub operator_deleted: bool,
 }
 
-/// See the module's description.
+/// What has happened so far, as far as a rule asks for it.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub clusters: BTreeMap<String, ClusterFact>,

@@ -41,7 +41,7 @@ const MEMORY: usize = 2000;
 /// etcd's time goes on at least this often.
 const TICK: Millis = 250;
 
-/// See the module's description.
+/// One simulated Kubernetes with its nodes, its etcd clusters and its users.
 pub struct World {
     pub now: Millis,
     pub script: Script,

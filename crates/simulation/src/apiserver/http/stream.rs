@@ -24,7 +24,7 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 /// How long a stream lasts that asked for nothing else.
 const LIFETIME: u64 = 1800;
 
-/// See the module's description.
+/// The body of the answer to a watch request.
 pub struct Watch {
     shared: Shared,
     kind: Kind,
