@@ -156,7 +156,7 @@ async fn serve_http(
     let mut servers = JoinSet::new();
     if let Some(address) = args.health_address()? {
         let listener = http::listen(address).await.context("--health-probe-bind-address")?;
-        servers.spawn(axum::serve(listener, http::probes(waiting)).into_future());
+        servers.spawn(http::serve(listener, http::probes(waiting)));
     }
     if let Some(address) = args.metrics_address()? {
         let listener = http::listen(address).await.context("--metrics-bind-address")?;
@@ -166,7 +166,7 @@ async fn serve_http(
             let flags = || format!("--metrics-secure with --metrics-cert-path={:?}", args.metrics_cert_path);
             servers.spawn(server.with_context(flags)?.serve(listener));
         } else {
-            servers.spawn(axum::serve(listener, router).into_future());
+            servers.spawn(http::serve(listener, router));
         }
     }
     Ok(servers)

@@ -70,6 +70,8 @@ impl Cached<Clusters> for Pod {
         });
         self.status = self.status.take().map(|status| PodStatus {
             phase: status.phase,
+            reason: status.reason,
+            message: status.message,
             pod_ip: status.pod_ip,
             conditions: status.conditions,
             container_statuses: status.container_statuses.map(|all| all.into_iter().map(state).collect()),

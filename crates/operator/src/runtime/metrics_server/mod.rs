@@ -9,19 +9,17 @@ mod verdicts;
 
 use std::io;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use kube::Client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+
+use crate::runtime::http;
 
 use certificates::Certificates;
 use reviewer::Reviewer;
@@ -35,15 +33,6 @@ const CONNECTIONS: usize = 64;
 /// crowd that calls and hangs up gets no more than that many in a second.
 const AT_LEAST: Duration = Duration::from_secs(1);
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// For all headers of a request, from the moment the connection is free for one.
-const HEADERS: Duration = Duration::from_secs(10);
-/// Bytes and number of headers of a request.
-const HEADERS_SIZE: usize = 16 * 1024;
-const HEADERS_COUNT: usize = 64;
-/// A connection ends after the request that it is at by then, or soon after.
-const LIFE: Duration = Duration::from_mins(2);
-const FAREWELL: Duration = Duration::from_secs(10);
-
 /// The protected endpoint, before it has a port.
 pub struct MetricsServer {
     router: Router,
@@ -63,19 +52,12 @@ impl MetricsServer {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let place = places.clone().acquire_owned().await;
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let this = this.clone();
-                    tokio::spawn(async move {
-                        tokio::join!(this.connection(stream), sleep(AT_LEAST));
-                        drop(place);
-                    });
-                }
-                // The caller has gone again.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // There may be no file descriptors left for a moment.
-                Err(_) => sleep(Duration::from_secs(1)).await,
-            }
+            let Some(stream) = http::accept(&listener).await else { continue };
+            let this = this.clone();
+            tokio::spawn(async move {
+                tokio::join!(this.connection(stream), sleep(AT_LEAST));
+                drop(place);
+            });
         }
     }
 
@@ -83,16 +65,7 @@ impl MetricsServer {
     async fn connection(&self, stream: TcpStream) {
         let handshake = async { TlsAcceptor::from(self.certificates.current().await).accept(stream).await };
         let Ok(Ok(stream)) = timeout(HANDSHAKE, handshake).await else { return };
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-        http.max_header_size(HEADERS_SIZE).max_buf_size(2 * HEADERS_SIZE).max_headers(HEADERS_COUNT);
-        let service = TowerToHyperService::new(self.router.clone());
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-        let ended = timeout(LIFE, connection.as_mut()).await;
-        if ended.is_err() {
-            connection.as_mut().graceful_shutdown();
-            drop(timeout(FAREWELL, connection).await);
-        }
+        http::answer(stream, self.router.clone()).await;
     }
 }
 

@@ -115,9 +115,9 @@ async fn older_versions_of_tls_are_refused() {
 #[tokio::test]
 async fn headers_have_a_limit() {
     let server = Running::start(&FakeApi::default()).await;
-    let answer = server.ask(PATH, &format!("X: {}\r\n", "x".repeat(HEADERS_SIZE))).await;
+    let answer = server.ask(PATH, &format!("X: {}\r\n", "x".repeat(http::HEADERS_SIZE))).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:.100}");
-    let answer = server.ask(PATH, &"X: x\r\n".repeat(HEADERS_COUNT + 1)).await;
+    let answer = server.ask(PATH, &"X: x\r\n".repeat(http::HEADERS_COUNT + 1)).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:.100}");
 }
 
@@ -155,7 +155,7 @@ async fn who_says_nothing_or_too_little_is_hung_up_on() {
     let mut answer = vec![];
     let _ = slow.read_to_end(&mut answer).await;
     assert!(!String::from_utf8_lossy(&answer).contains(" 200 "));
-    assert!(began.elapsed() <= HEADERS + Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() <= http::HEADERS_TIMEOUT + Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

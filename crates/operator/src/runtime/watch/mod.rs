@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use kube::core::DeserializeGuard;
-use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::task::JoinSet;
@@ -20,7 +19,6 @@ use tracing::{info, warn};
 
 use crate::runtime::cache::{Cache, Cached, Group, Key, Listing, Visitor};
 use crate::runtime::queue::Queue;
-use crate::runtime::requests::is_reason;
 use crate::runtime::sentence::interruption;
 
 use timeline::Timeline;
@@ -33,6 +31,10 @@ const PAGE: u32 = 25;
 const WATCH_TIMEOUT: u32 = 600;
 /// A connection over which nothing came for so long is dead: the API server sends every watch a bookmark once a minute.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(150);
+/// An interrupted watch is resumed after so long, and then later and later.
+const RETRY_FIRST: Duration = Duration::from_millis(800);
+/// The latest.
+const RETRY_LAST: Duration = Duration::from_secs(30);
 /// A kind that is not installed is looked for after so long, and then less and less often.
 const ABSENT_RETRY_FIRST: Duration = Duration::from_secs(2);
 /// The least often.
@@ -119,6 +121,7 @@ impl<G: Group> Visitor<G> for Start<'_, G> {
             timeline: self.watches.timeline.clone(),
             listing: Listing::first(self.namespace),
             absent: None,
+            failures: 0,
         };
         self.watches.tasks.spawn(watch.follow(api));
     }
@@ -134,6 +137,8 @@ struct Watch<G> {
     listing: Listing,
     /// The kind is not installed, and is looked for again after so long.
     absent: Option<Duration>,
+    /// Interruptions since something good was last heard.
+    failures: u32,
 }
 
 impl<G: Group> Watch<G> {
@@ -145,7 +150,7 @@ impl<G: Group> Watch<G> {
         };
         let mut restores = self.timeline.restores.subscribe();
         loop {
-            let events = watcher(api.clone(), config.clone()).default_backoff();
+            let events = watcher(api.clone(), config.clone());
             tokio::select! {
                 () = self.take_in_all(events) => {}
                 _ = restores.changed() => {}
@@ -170,6 +175,7 @@ impl<G: Group> Watch<G> {
                     self.take_in(object, Cache::shown);
                 }
                 Ok(Event::Apply(object)) => {
+                    self.failures = 0;
                     self.timeline.note(&object);
                     self.take_in(object, Cache::seen);
                 }
@@ -180,12 +186,21 @@ impl<G: Group> Watch<G> {
                     let why = interruption(&error);
                     warn!(kind = %K::KIND, "watch interrupted, it will be resumed: {why}");
                     self.timeline.interrupted.notify_one();
+                    self.back_off().await;
                 }
             }
         }
     }
 
+    /// The watcher itself tries again at once, and what backs it off in kube begins anew with every listing that is begun.
+    async fn back_off(&mut self) {
+        let delay = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LAST);
+        self.failures = self.failures.saturating_add(1);
+        tokio::time::sleep(delay.mul_f64(rand::random_range(0.8..1.2))).await;
+    }
+
     fn listed<K: Cached<G>>(&mut self) {
+        self.failures = 0;
         self.look_at(self.cache.listed::<K>(&self.listing));
         if self.absent.take().is_some() {
             info!(kind = %K::KIND, "the kind is installed now");
@@ -238,13 +253,14 @@ impl<G: Group> Watch<G> {
     }
 }
 
-/// Whether the API server has no such kind: that is what it says about the path of one.
+/// Whether the API server has no such kind. Of the path of one it says so in plain text, without a reason: only the code is
+/// left of that.
 fn is_not_installed(error: &watcher::Error) -> bool {
     match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => is_reason(error, "NotFound"),
-        watcher::Error::WatchError(status) => status.reason == "NotFound",
-        watcher::Error::NoResourceVersion => false,
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status.code == 404,
+        _ => false,
     }
 }

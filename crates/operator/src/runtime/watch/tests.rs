@@ -179,9 +179,11 @@ async fn t31_an_interrupted_watch_is_reason_to_ask_whether_the_server_has_gone_b
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_kind_that_is_not_installed_and_it_is_found_when_it_is() {
     let installed = Arc::new(Mutex::new(false));
-    let is_installed = installed.clone();
+    let (is_installed, asked) = (installed.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = asked.clone();
     let server = tower::service_fn(move |request: http::Request<Body>| {
         let there = *is_installed.lock().unwrap_or_else(PoisonError::into_inner);
+        count.fetch_add(usize::from(request.uri().path().contains("etcdsnapshots")), Ordering::Relaxed);
         let watched = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         async move {
             if watched {
@@ -193,11 +195,10 @@ async fn nobody_waits_for_a_kind_that_is_not_installed_and_it_is_found_when_it_i
                 "metadata": metadata, "spec": spec });
             let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": { "resourceVersion": "7" },
                 "items": [snapshot] });
-            let none = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
-                "code": 404, "message": "the server could not find the requested resource", "metadata": {} });
-            let (code, body) = if there { (200, list) } else { (404, none) };
+            let (code, body) =
+                if there { (200, list.to_string()) } else { (404, "404 page not found\n".into()) };
             let response = http::Response::builder().status(code);
-            response.body(Body::from(body.to_string().into_bytes())).map_err(std::io::Error::other)
+            response.body(Body::from(body.into_bytes())).map_err(std::io::Error::other)
         }
     });
     let cache = Arc::new(Cache::<Only<EtcdSnapshot>>::default());
@@ -207,8 +208,30 @@ async fn nobody_waits_for_a_kind_that_is_not_installed_and_it_is_found_when_it_i
     assert!(pending.is_synced(), "a kind that need not be there keeps nobody from being ready");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(cache.is_empty());
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked < 25, "looked for {asked} times in an hour");
 
     *installed.lock().unwrap_or_else(PoisonError::into_inner) = true;
     let key = tokio::time::timeout(ABSENT_RETRY_LAST * 2, queue.next()).await.unwrap();
     assert_eq!((key.namespace.as_str(), key.name.as_str()), ("ns", "s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_is_refused_is_tried_less_and_less_often() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let server = tower::service_fn(move |request: http::Request<Body>| {
+        count.fetch_add(usize::from(request.uri().path() == "/api/v1/pods"), Ordering::Relaxed);
+        let refusal = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+            "code": 403, "message": "pods is forbidden", "metadata": {} });
+        async move {
+            let response = http::Response::builder().status(403);
+            response.body(Body::from(refusal.to_string().into_bytes())).map_err(std::io::Error::other)
+        }
+    });
+    let watching = Watching::begin(Client::new(server, "default"), &[]);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!watching.pending.is_synced());
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((10..40).contains(&asked), "asked {asked} times in ten minutes");
 }
