@@ -70,6 +70,11 @@ pub enum Action {
         uid: String,
         cluster: String,
     },
+    /// Takes off a member what it was given before it should be deleted: it stays.
+    RetainMember {
+        name: String,
+        uid: String,
+    },
     /// Tells a pending member whom to join.
     WireMember {
         name: String,
@@ -270,6 +275,7 @@ impl Action {
             Self::AdoptMember { name, .. }
             | Self::AdoptPod { name, .. }
             | Self::ConfirmMember { name, .. }
+            | Self::RetainMember { name, .. }
             | Self::WireMember { name, .. }
             | Self::DeleteMember { name, .. }
             | Self::SetDormant { name, .. }

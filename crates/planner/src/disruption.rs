@@ -22,7 +22,7 @@ use crate::{Action, Ending, Leaving, Loss, Plan, Release, alarms, outdated};
 
 use abandoned::Abandoned;
 
-pub(crate) use abandoned::is_orphaning;
+pub(crate) use abandoned::{is_orphaning, is_own_wish};
 pub(crate) use votes::may_promote;
 
 /// Stands in every action that takes a member down or out, or lets go of what it has. The compiler finds whoever makes such an
@@ -281,7 +281,7 @@ fn may_remove(scene: &Scene<'_>, member: &MemberView) -> Result<(), Verdict> {
     }
     let Some(row) = member.row_in(list) else { return Ok(()) };
     // It was the operator's own wish, and is not any more.
-    if abandoned::is_own_wish(member) {
+    if is_own_wish(member) {
         no_alarm(scene)?;
     }
     votes::may_lose(scene, list, row.id)?;

@@ -174,6 +174,10 @@ impl World {
                 let notes = self.find(name).member.metadata.annotations.get_or_insert_default();
                 notes.insert(labels::annotation::ADOPTED_BY.to_owned(), cluster.clone());
             }
+            Action::RetainMember { name, .. } => {
+                let notes = self.find(name).member.metadata.annotations.get_or_insert_default();
+                notes.remove(labels::annotation::TAKEN_OUT);
+            }
             Action::SetDormant { name, dormant, confirmed, .. } => {
                 let member = &mut self.find(name).member;
                 member.spec.dormant = *dormant;

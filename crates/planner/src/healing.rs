@@ -18,6 +18,8 @@ const SILENCE: SignedDuration = SignedDuration::from_secs(60);
 const AGAIN: i32 = 2;
 /// No client finds an etcd that runs no longer than that before it has been ready once.
 const BRIEF: SignedDuration = SignedDuration::from_secs(10);
+/// An image is there by then.
+const FETCH: SignedDuration = SignedDuration::from_mins(2);
 
 /// Replaces one broken member, if the others can do without it. False when there is nothing to do about it now: the next
 /// member to join may be what the others wait for.
@@ -154,9 +156,30 @@ pub(crate) fn never_served(pod: &Pod) -> bool {
         let last = states.into_iter().flatten().find_map(|s| s.terminated.as_ref())?;
         let (began, ended) = (last.started_at.as_ref()?.0, last.finished_at.as_ref()?.0);
         let (_, initialized) = since("Initialized")?;
-        Some(initialized <= began && began <= ended && ended.duration_since(began) <= BRIEF)
+        let room = room_for_brief_runs(etcd.restart_count);
+        Some(
+            initialized <= began
+                && began <= ended
+                && ended.duration_since(began) <= BRIEF
+                && began.duration_since(initialized) <= room,
+        )
     };
     never_ran || (never_ready() && dies_at_once() == Some(true))
+}
+
+/// The most that lies between a Pod's beginning and the last start in it, if every run before that was brief: of those nothing is
+/// left to see. Beside them there are the kubelet's pauses, twice as long each time and five minutes at the most, and the time
+/// in which the image is fetched.
+fn room_for_brief_runs(restarts: i32) -> SignedDuration {
+    let pause = |restart: i32| SignedDuration::from_secs((10_i64 << restart.min(5)).min(300)) + BRIEF;
+    // Nothing ran before the first start, however late it was.
+    if restarts == 0 {
+        return SignedDuration::MAX;
+    }
+    // After so many pauses all are alike.
+    let (first, rest) = (restarts.min(6), restarts.saturating_sub(6).max(0));
+    let pauses: SignedDuration = (0..first).map(pause).sum();
+    FETCH.saturating_add(pauses).saturating_add(pause(6).saturating_mul(rest))
 }
 
 fn out_of_memory(container: &ContainerStatus) -> bool {

@@ -3,7 +3,7 @@
 
 use api::labels;
 
-use crate::disruption::{Disruption, Verdict};
+use crate::disruption::{self, Disruption, Verdict};
 use crate::view::{MemberView, Scene};
 use crate::{Action, Next, Plan, outdated};
 
@@ -27,6 +27,17 @@ pub(crate) fn remove_all(scene: &Scene<'_>, plan: &mut Plan) {
             finalizers.push(labels::FINALIZER.to_owned());
             let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
             plan.act(Action::GuardMember { name, uid, finalizers });
+        }
+    }
+}
+
+/// A member that was to be deleted, and never was because the call was lost or refused, forgets that once nobody wants it to go
+/// any more: else it would be believed to have been on its way out when its user orphans the cluster.
+pub(crate) fn retain(scene: &Scene<'_>, plan: &mut Plan) {
+    for member in scene.members.iter().filter(|m| !m.is_deleting() && disruption::is_own_wish(m)) {
+        if !plan.lets_go(member.name()) {
+            let (name, uid) = (member.name().to_owned(), member.uid().to_owned());
+            plan.act(Action::RetainMember { name, uid });
         }
     }
 }

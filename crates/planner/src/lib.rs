@@ -147,6 +147,12 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     if let Some(conflict) = &scene.conflict {
         let message = identity::hold(&scene, &mut status, conflict);
         plan.complain(message);
+        for member in scene.members.iter().filter(|m| m.is_deleting() && m.has_finalizer()) {
+            plan.complain(format!(
+                "member {} was deleted, and is kept until this is resolved",
+                member.name()
+            ));
+        }
         // Who joins something meanwhile is not put on record: that would decide the matter.
         let is_news = |name: &String| scene.members.iter().any(|m| m.name() == name && !m.has_joined());
         plan.member_statuses.retain(|name, status| status.member_id.is_none() || !is_news(name));
@@ -184,6 +190,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     } else {
         bootstrap::seed(&scene, &mut plan);
     }
+    leaving::retain(&scene, &mut plan);
     volume::keep(&scene, &mut plan);
     pause::end_pods(&scene, &mut plan);
     pod::keep(&scene, &mut plan);

@@ -137,7 +137,9 @@ impl MemberView {
     /// Whether the operator has seen its Pod end for longer than that, beyond the time the Pod was given for it.
     pub(crate) fn ends_for_longer_than(&self, patience: SignedDuration) -> bool {
         let grace = self.pod.as_ref().and_then(|p| p.metadata.deletion_grace_period_seconds).unwrap_or(0);
-        self.seen.ending.is_some_and(|ending| ending > patience + SignedDuration::from_secs(grace))
+        self.seen
+            .ending
+            .is_some_and(|ending| ending > patience.saturating_add(SignedDuration::from_secs(grace)))
     }
 }
 
@@ -146,6 +148,17 @@ mod tests {
     use super::*;
     use crate::fixtures::World;
     use api::EtcdCluster;
+
+    #[test]
+    fn a_pod_with_an_absurd_grace_period_is_waited_for_and_ends_nobody() {
+        let mut world = World::settled(EtcdCluster::test("ns", "c"));
+        let pod = world.member(0).pod.as_mut().unwrap();
+        pod.metadata.deletion_timestamp = Some(api::conditions::wire_time(crate::fixtures::now()));
+        pod.metadata.deletion_grace_period_seconds = Some(i64::MAX);
+        Watchman::default().look(&mut world.view, Duration::from_secs(1));
+        assert!(crate::endpoint(&world.view, &world.view.members[0]).is_none());
+        assert!(!world.member(0).ends_for_longer_than(SignedDuration::MAX));
+    }
 
     #[test]
     fn t27_a_silence_is_as_long_as_it_was_heard_without_a_break() {

@@ -235,3 +235,19 @@ fn a_cluster_whose_deletion_is_held_up_does_not_say_that_it_is_available() {
     assert_eq!(world.condition(conditions::AVAILABLE), "False/Deleting");
     assert_eq!(world.condition(conditions::PROGRESSING), "True/Deleting");
 }
+
+#[test]
+fn t24_a_note_whose_deletion_never_came_does_not_outlive_the_decision() {
+    let mut world = world(3);
+    let taken_out = labels::annotation::TAKEN_OUT.to_owned();
+    world.member(2).member.annotations_mut().insert(taken_out, "true".into());
+    assert!(matches!(&world.pass()[..], [Action::RetainMember { .. }]));
+    assert_eq!(world.pass(), []);
+    world.view.cluster = None;
+    for member in &mut world.view.members {
+        member.member.metadata.owner_references = None;
+        delete(member);
+    }
+    let plan = world.plan();
+    assert_eq!(plan.actions.len(), 3, "{:?}", plan.complaint);
+}

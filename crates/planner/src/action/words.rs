@@ -25,6 +25,7 @@ impl fmt::Display for Action {
             Self::CreateMember(m) => write!(f, "scaling up: created member {}", name(&m.metadata)),
             Self::AdoptMember { name, .. } => write!(f, "adopted member {name}"),
             Self::ConfirmMember { name, .. } => write!(f, "member {name} has been taken up"),
+            Self::RetainMember { name, .. } => write!(f, "member {name} is to stay after all"),
             Self::AdoptService { name, .. } => write!(f, "adopted Service {name}"),
             Self::AdoptBudget { name, .. } => write!(f, "adopted PodDisruptionBudget {name}"),
             Self::AdoptPod { name, .. } => write!(f, "adopted Pod {name}"),

@@ -92,7 +92,7 @@ fn was_taken_out(member: &MemberView) -> bool {
 }
 
 /// Whether it was the operator that deleted it, or was about to.
-pub(super) fn is_own_wish(member: &MemberView) -> bool {
+pub(crate) fn is_own_wish(member: &MemberView) -> bool {
     member.member.annotations().contains_key(labels::annotation::TAKEN_OUT)
 }
 

@@ -25,6 +25,10 @@ impl Action {
             | Self::AdoptBudget { .. } => {
                 vec![cluster(Must::Live { uid: uid() })]
             }
+            // Who is on its way out by now keeps its note.
+            Self::RetainMember { name, uid } => {
+                vec![Look::named(Kind::Member, name, Must::Live { uid: Some(uid.clone()) })]
+            }
             Self::AdoptPod { owners, .. } | Self::AdoptVolume { owners, .. } => {
                 let owner = owners.iter().find(|o| o.controller == Some(true));
                 let lives = |o: &OwnerReference| {

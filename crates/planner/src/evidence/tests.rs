@@ -55,6 +55,7 @@ fn row(view: &ClusterView, action: &Action) -> Option<&'static str> {
             "make the EtcdCluster the owner of a member, Service or budget"
         }
         Action::ConfirmMember { .. } => "confirm that an EtcdCluster has taken a member up",
+        Action::RetainMember { .. } => "take off a member that it was to be deleted",
         Action::AdoptPod { .. } | Action::AdoptVolume { .. } => {
             "make an EtcdMember the owner of its Pod or claim"
         }
@@ -153,6 +154,7 @@ fn examples() -> Vec<(ClusterView, Action)> {
         Action::DeleteBudget { name: "my-etcd".to_owned(), uid: String::new() },
         Action::AdoptMember { name: name(), uid: uid(), owners: ours() },
         Action::ConfirmMember { name: name(), uid: uid(), cluster: String::new() },
+        Action::RetainMember { name: name(), uid: uid() },
         Action::AdoptService { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
         Action::AdoptBudget { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
         Action::AdoptPod { name: name(), uid: String::new(), owners: its() },

@@ -376,3 +376,27 @@ fn t12_nothing_left_is_a_state_of_its_own_and_nothing_is_bootstrapped_over_it() 
     let later = crate::plan(&none.view, now() + SignedDuration::from_hours(1));
     assert_eq!(later.cluster_status, none.view.cluster.as_ref().unwrap().status, "and it is said once");
 }
+
+#[test]
+fn t24_an_etcd_whose_earlier_runs_may_have_been_long_may_have_served() {
+    let at =
+        |minutes: i64| serde_json::json!(format!("2026-01-01T{:02}:{:02}:00Z", minutes / 60, minutes % 60));
+    // Made at 00:00, unready ever since; its last start died at once.
+    let pod = |restarts: i32, last: i64| -> Pod {
+        let terminated = serde_json::json!({ "exitCode": 1, "startedAt": at(last), "finishedAt": at(last) });
+        serde_json::from_value(serde_json::json!({ "status": { "phase": "Running",
+            "conditions": [
+                { "type": "Initialized", "status": "True", "lastTransitionTime": at(0) },
+                { "type": "Ready", "status": "False", "lastTransitionTime": at(0) },
+            ],
+            "containerStatuses": [{ "name": "etcd", "image": "", "imageID": "", "ready": false,
+                "restartCount": restarts, "state": { "waiting": { "reason": "CrashLoopBackOff" } },
+                "lastState": { "terminated": terminated } }],
+        } }))
+        .unwrap()
+    };
+    assert!(!never_served(&pod(1, 180)), "one restart in three hours: the first run lasted that long");
+    assert!(!never_served(&pod(12, 180)), "twelve pauses are an hour at the most");
+    assert!(never_served(&pod(0, 60)), "the image came late, and nothing ran before");
+    assert!(never_served(&pod(1, 2)) && never_served(&pod(6, 12)) && never_served(&pod(100, 480)));
+}

@@ -37,6 +37,8 @@ pub(super) struct Operation {
     looks: VecDeque<Look>,
     /// What has to be on record before the request is made.
     record: Option<Request>,
+    /// What that has made of the object.
+    noted: Option<Change>,
     /// The request; of several, the next one is made if etcd finds itself not healthy enough for the one before. None, if the
     /// looks are all.
     requests: VecDeque<Request>,
@@ -59,7 +61,7 @@ impl Operation {
     pub fn new(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests = requests.into_iter().collect();
         let (looks, stage) = (VecDeque::new(), Stage::Ahead);
-        Self { doing: "asking etcd", looks, record: None, requests, wanted: None, stage }
+        Self { doing: "asking etcd", looks, record: None, noted: None, requests, wanted: None, stage }
     }
 
     /// With the words for what etcd is asked for.
@@ -109,7 +111,7 @@ impl Operation {
             Stage::Ahead => match self.looks.pop_front() {
                 Some(look) => self.judge(&look, answer),
                 None => match self.record.take() {
-                    Some(record) => meaning(&record, answer).err().and_then(failed),
+                    Some(record) => self.recorded(&record, answer),
                     None => self.conclude(answer),
                 },
             },
@@ -149,7 +151,42 @@ impl Operation {
         }
     }
 
+    /// Whether it is on record now. What somebody takes off right away is not; and what is gone can be neither noted nor deleted.
+    fn recorded(&mut self, record: &Request, answer: Result<Answer, Failure>) -> Option<Ended> {
+        let is_gone = matches!(&answer, Err(failure) if failure.is_reason("NotFound"));
+        if let (true, Some(deletion @ Request::Delete { .. })) = (is_gone, self.requests.front()) {
+            let change = meaning(deletion, answer).ok().flatten();
+            return Some(Ended { change, result: Ok(()) });
+        }
+        let change = match meaning(record, answer) {
+            Ok(change) => change,
+            Err(error) => return failed(error),
+        };
+        if let (Request::Patch { patch, .. }, Some(Change::Wrote { object, .. })) = (record, &change) {
+            let mut wanted = patch["metadata"]["annotations"].as_object().into_iter().flatten();
+            if let Some((key, _)) =
+                wanted.find(|(key, value)| object["metadata"]["annotations"][key] != **value)
+            {
+                let (what, key) = (record.what(), key.clone());
+                let why =
+                    format!("{what} does not keep the annotation {key}; a webhook seems to take it off");
+                return Some(Ended { change, result: Err(Error::Refused(why)) });
+            }
+        }
+        self.noted = change;
+        None
+    }
+
     fn conclude(&mut self, answer: Result<Answer, Failure>) -> Option<Ended> {
+        let noted = self.noted.take();
+        let mut ended = self.conclusion(answer)?;
+        if ended.result.is_err() && ended.change.is_none() {
+            ended.change = noted;
+        }
+        Some(ended)
+    }
+
+    fn conclusion(&mut self, answer: Result<Answer, Failure>) -> Option<Ended> {
         let request = self.requests.pop_front()?;
         // Whoever is asked judges by its own connections; the next one may know better.
         let declined = matches!(&answer, Err(Failure::Etcd(etcd::Error::Unhealthy)));

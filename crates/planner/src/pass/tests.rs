@@ -271,12 +271,16 @@ mod operating {
             );
             (operation.hear(record), operation.request())
         };
-        let (ended, next) = carry_out(Ok(Answer::Object(json!({}))));
+        let kept = json!({ "metadata": { "annotations": { labels::annotation::TAKEN_OUT: "true" } } });
+        let (ended, next) = carry_out(Ok(Answer::Object(kept)));
         assert!(ended.is_none() && matches!(next, Some(Request::Delete { .. })), "{next:?}");
+        let (ended, _) = carry_out(Ok(Answer::Object(json!({ "metadata": {} }))));
+        assert!(matches!(ended.unwrap().result, Err(Error::Refused(why)) if why.contains("a webhook")));
         let (ended, _) = carry_out(Err(refused("Forbidden")));
         assert!(matches!(ended.unwrap().result, Err(Error::Api { .. })));
         let (ended, _) = carry_out(Err(refused("NotFound")));
-        assert!(matches!(ended.unwrap().result, Err(Error::Stale(_))));
+        let ended = ended.unwrap();
+        assert!(matches!((ended.change, ended.result), (Some(Change::Gone { .. }), Ok(()))));
     }
 
     /// What becomes of a Pod that is to be made, when that is there already.

@@ -58,6 +58,9 @@ impl Action {
             Self::ConfirmMember { name, uid, cluster } => {
                 annotate(Kind::Member, name, uid, &json!({ annotation::ADOPTED_BY: cluster }))
             }
+            Self::RetainMember { name, uid } => {
+                annotate(Kind::Member, name, uid, &json!({ annotation::TAKEN_OUT: null }))
+            }
             Self::SetDormant { name, uid, dormant, confirmed, .. } => {
                 let notes = json!({ annotation::HAS_DATA: has_data(*confirmed) });
                 // False is written as absent, as in every object of this API.

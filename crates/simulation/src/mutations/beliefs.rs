@@ -12,6 +12,12 @@ pub(super) fn ended_pods_run(view: &mut ClusterView) {
     }
 }
 
+pub(super) fn nobody_was_taken_out(view: &mut ClusterView) {
+    for notes in view.members.iter_mut().filter_map(|m| m.member.metadata.annotations.as_mut()) {
+        notes.remove(annotation::TAKEN_OUT);
+    }
+}
+
 /// Takes etcd's word for a member that has started away, too.
 fn unnamed(view: &mut ClusterView, is: impl Fn(&MemberView) -> bool) {
     let names: Vec<String> = view.members.iter().filter(|m| is(m)).map(|m| m.name().to_owned()).collect();

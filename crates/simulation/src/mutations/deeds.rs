@@ -14,13 +14,6 @@ pub(super) fn born_without_finalizer(_: &ClusterView, action: &Action, mut call:
     call
 }
 
-pub(super) fn takes_out_unrecorded(_: &ClusterView, action: &Action, mut call: Call) -> Call {
-    if let (Action::DeleteMember { .. }, Request::Patch { patch, .. }) = (action, &mut call.request) {
-        patch["metadata"]["annotations"] = json!({});
-    }
-    call
-}
-
 pub(super) fn voting_add(_: &ClusterView, _: &Action, mut call: Call) -> Call {
     call.votes = matches!(call.request, Request::Etcd { call: EtcdCall::AddLearner { .. }, .. });
     call

@@ -134,7 +134,7 @@ pub fn all() -> &'static [Mutation] {
             "takes-out-unrecorded",
             "T24: whom the operator takes out looks like one a user deleted",
         )
-        .doing(deeds::takes_out_unrecorded),
+        .believing(beliefs::nobody_was_taken_out),
         Mutation::new("parent-by-name", "T10: whoever has the cluster's name belongs to it")
             .believing(beliefs::parent_by_name)
             .blindly(),

@@ -315,6 +315,7 @@ fn call(action: &Action) -> Option<Decided> {
         | Action::DeleteBudget { .. }
         | Action::AdoptMember { .. }
         | Action::ConfirmMember { .. }
+        | Action::RetainMember { .. }
         | Action::WithdrawPod { .. }
         | Action::AdoptService { .. }
         | Action::AdoptBudget { .. }
