@@ -69,6 +69,8 @@ pub enum Must {
     BeSilent { pod: String },
     /// The Pod of this UID, which no node can run.
     BeUnschedulable { uid: String },
+    /// The member of this UID, which is on record as having joined.
+    HaveJoined { uid: String },
     /// The member of this UID, which is not on record as having joined.
     NeverHaveJoined { uid: String },
     /// The Pod of this UID, which goes with its member, and whose etcd has never been ready; and, if it can be told at all,
@@ -186,6 +188,9 @@ impl Look {
                 .filter(lives)
                 .and_then(pod)
                 .is_some_and(|p| crate::sightings::unschedulable(&p).is_some()),
+            Must::HaveJoined { uid } => {
+                this(uid).is_some_and(|m| !m["status"]["memberID"].as_str().unwrap_or("").is_empty())
+            }
             Must::NeverHaveJoined { uid } => {
                 this(uid).is_some_and(|m| m["status"]["memberID"].as_str().unwrap_or("").is_empty())
             }
@@ -264,6 +269,7 @@ impl fmt::Display for Must {
             Self::BeEnding { .. } => "is the one that was seen, and still terminates",
             Self::BeSilent { .. } => "is gone, or not Ready",
             Self::BeUnschedulable { .. } => "is the one that was seen, and still has no node",
+            Self::HaveJoined { .. } => "is the one that was seen, and has a memberID",
             Self::NeverHaveJoined { .. } => "is the one that was seen, and has no memberID",
             Self::NeverHaveServed { withdrawn: false, .. } => {
                 "is the one that was seen, goes with its member, and has never served"

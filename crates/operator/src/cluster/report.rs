@@ -145,7 +145,7 @@ impl Reporter {
             _ => return,
         };
         let message = &new.message;
-        info!(cluster = %format_args!("{}/{}", view.namespace, view.name), message, "{what}");
+        info!(cluster = %format_args!("{}/{}", view.namespace, view.name), detail = message, "{what}");
         self.announce(view, tone, &new.reason, capitalized(message), None);
         let doubts = view.cluster.as_ref().filter(|_| taken_up).map(|c| c.spec.doubts()).unwrap_or_default();
         for doubt in doubts {

@@ -101,6 +101,12 @@ impl Action {
                 let (uid, member) = (uid.clone(), member.unwrap_or_default());
                 vec![Look::named(Kind::Pod, name, Must::NeverHaveServed { uid, member, withdrawn: false })]
             }
+            // T7: from its first vote on it must never begin anew, and its status may have been lost since it was written.
+            Self::Promote { member: name, .. } => {
+                let known = view.members.iter().find(|m| m.name() == name);
+                let uid = known.map(|m| m.uid().to_owned()).unwrap_or_default();
+                vec![Look::named(Kind::Member, name, Must::HaveJoined { uid })]
+            }
             Self::SeekLost { name, loss } => look_for(view, name, *loss),
             Self::RemoveOrphan { member, .. } => vec![Look::named(Kind::Member, member, Must::NotExist)],
             Self::DeletePod { name, uid, because, .. } => match because {

@@ -34,6 +34,7 @@ fn row(view: &ClusterView, action: &Action) -> Option<&'static str> {
             },
         },
         Action::RemoveFromEtcd { .. } => "take a member out of etcd whose EtcdMember was deleted",
+        Action::Promote { .. } => "give a learner its vote",
         Action::RemoveOrphan { .. } => "take a member out of etcd that has no EtcdMember",
         Action::ReleaseMember { because, .. } => match because {
             Release::OutOfEtcd => "drop the finalizer: the member is out of etcd",
@@ -73,7 +74,6 @@ fn row(view: &ClusterView, action: &Action) -> Option<&'static str> {
         | Action::LabelPod { .. }
         | Action::SettlePod { .. }
         | Action::AddLearner { .. }
-        | Action::Promote { .. }
         | Action::MoveLeader { .. }
         | Action::PersistMembership => return None,
     })
@@ -155,6 +155,7 @@ fn examples() -> Vec<(ClusterView, Action)> {
         Action::AdoptMember { name: name(), uid: uid(), owners: ours() },
         Action::ConfirmMember { name: name(), uid: uid(), cluster: String::new() },
         Action::RetainMember { name: name(), uid: uid() },
+        Action::Promote { member: name(), id: 1 },
         Action::AdoptService { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
         Action::AdoptBudget { name: "my-etcd".to_owned(), uid: String::new(), owners: ours() },
         Action::AdoptPod { name: name(), uid: String::new(), owners: its() },

@@ -1,6 +1,7 @@
 //! Rules 8 and 9: after the last fault every cluster comes to rest where its spec says, or where a condition says why
 //! not; and at rest nothing is written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::conditions::{self, reason};
@@ -86,11 +87,25 @@ fn settled(world: &World) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a member was given to a cluster that was gone before anybody saw them together: its data is kept, and that is told.
+fn is_unconfirmed(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let owner = metadata["ownerReferences"][0]["uid"].as_str();
+    let confirmed = metadata["annotations"][annotation::ADOPTED_BY].as_str();
+    let token = object["spec"]["clusterToken"].as_str();
+    let made_for = |uid: &str| token.is_some_and(|token| token.ends_with(uid));
+    metadata["deletionTimestamp"].is_string()
+        && owner.is_some_and(|uid| confirmed != Some(uid) && token.is_some() && !made_for(uid))
+}
+
 /// Nothing is left of a deleted cluster, unless that was asked for.
 fn gone(world: &World, name: &str) -> Result<(), String> {
     if world.ledger.orphaned.contains_key(name) {
         return Ok(());
     }
+    let members = belongings(world, ETCD_MEMBER, name);
+    let unconfirmed: BTreeSet<String> =
+        members.iter().filter(|m| is_unconfirmed(m)).map(|m| uid_of(m)).collect();
     for kind in [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET] {
         // What a user took the owner off is theirs, except for members: the operator makes those its own again.
         // A claim is held by the Pod that mounts it, and that may be theirs.
@@ -98,12 +113,14 @@ fn gone(world: &World, name: &str) -> Result<(), String> {
             let pod = name_of(o).strip_prefix("data-").and_then(|member| world.object(POD, member));
             kind == CLAIM && pod.is_some_and(|pod| is_ownerless(&pod))
         };
-        let disowned = |o: &Value| is_ownerless(o) && world.ledger.disowned.contains_key(&uid_of(o));
+        let disowned = |o: &Value| {
+            (is_ownerless(o) && world.ledger.disowned.contains_key(&uid_of(o))) || is_unconfirmed(o)
+        };
         // With such a member everything that it owns stays.
         let of_theirs = |o: &Value| {
             let owners = o["metadata"]["ownerReferences"].as_array();
             let mut uids = owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str());
-            uids.any(|uid| world.ledger.disowned.contains_key(uid))
+            uids.any(|uid| world.ledger.disowned.contains_key(uid) || unconfirmed.contains(uid))
         };
         let theirs = |o: &&Arc<Value>| {
             disowned(o) || of_theirs(o) || (kind != ETCD_MEMBER && (is_ownerless(o) || held(o)))
