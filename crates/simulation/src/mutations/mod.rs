@@ -228,6 +228,7 @@ pub fn all() -> &'static [Mutation] {
         .by_seeds_alone(),
         Mutation::new("votes-before-the-record", "T7: who serves gets its vote at once")
             .planning(plans::votes_before_the_record)
+            .blindly()
             .by_seeds_alone(),
     ];
     &ALL
