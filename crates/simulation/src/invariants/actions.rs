@@ -7,7 +7,7 @@ use super::{Violation, is_available, watch_quorums};
 use crate::Millis;
 use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER};
 use crate::script::{MINUTE, SECOND};
-use crate::world::kubelet::{PodRun, Stage};
+use crate::world::pod_run::{PodRun, Stage};
 use crate::world::{World, uid_of};
 
 /// A member that has been silent that long is known to be.

@@ -14,7 +14,7 @@ use crate::Millis;
 use crate::apiserver::kind::ETCD_CLUSTER;
 use crate::script::SECOND;
 use crate::world::World;
-use crate::world::kubelet::Stage;
+use crate::world::pod_run::Stage;
 
 pub use actions::{Before, PassFacts, before_action, own_list};
 pub use rest::Rest;

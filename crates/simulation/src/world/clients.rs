@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::World;
 use super::agenda::Event;
-use super::kubelet::{PodRun, Stage};
+use super::pod_run::{PodRun, Stage};
 use crate::apiserver::kind::{ETCD_MEMBER, POD};
 use crate::etcd::{ProcessId, PutResult};
 use crate::invariants::Violation;

@@ -1,15 +1,16 @@
-//! Scheduler and kubelet: a Pod gets a node, waits for its volume, starts etcd, is probed, is started again with growing
+//! The kubelet: a Pod that has a node waits for its volume, starts etcd, is probed, is started again with growing
 //! pauses when etcd ends, and ends when its object is deleted. All of it takes time, and none of it happens on a node
 //! that is dead.
 
-use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
+use super::World;
 use super::agenda::{Event, PodEvent};
-use super::{World, namespace};
+use super::pod_run::{PodRun, Stage};
 use crate::Millis;
-use crate::apiserver::kind::{CLAIM, ETCD_CLUSTER, ETCD_MEMBER, POD};
-use crate::etcd::{DiskId, Flags, ProcessId};
+use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER, POD};
+use crate::etcd::{Flags, ProcessId};
 use crate::invariants::Violation;
 use crate::script::{MINUTE, SECOND};
 
@@ -17,132 +18,6 @@ use crate::script::{MINUTE, SECOND};
 const FORGIVEN: Millis = 10 * MINUTE;
 /// Failed probes in a row that cost readiness.
 const PROBE_FAILURES: u32 = 3;
-
-/// How far a Pod has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// No node yet.
-    Waiting,
-    /// On a node, container to be started.
-    Starting,
-    Running,
-    /// Between two starts.
-    Backoff,
-    /// Failed: never runs again.
-    Ended,
-    /// Its node is gone for good.
-    Lost,
-}
-
-/// What the kubelet knows of a Pod.
-#[derive(Clone, Debug)]
-pub struct PodRun {
-    pub uid: String,
-    pub name: String,
-    pub cluster: String,
-    /// It asks for more than any node has.
-    pub too_much: bool,
-    /// The claim it mounts; none for memory.
-    pub claim: Option<String>,
-    pub command: Vec<String>,
-    /// From the image's tag.
-    pub version: (u8, u8, u8),
-    /// Variables of the container that come from annotations: name and annotation.
-    pub environment: Vec<(String, String)>,
-    pub node: Option<usize>,
-    pub ip: Option<String>,
-    pub process: Option<ProcessId>,
-    pub disk: Option<DiskId>,
-    pub stage: Stage,
-    pub restarts: u32,
-    pub backoff: Millis,
-    /// It waits for its next start now, and how long in all.
-    pub pause: Millis,
-    pub started_at: Millis,
-    pub ended_at: Millis,
-    /// Its probe fails until then, whatever etcd does.
-    pub flaps_until: Millis,
-    /// After a reboot its name leads nowhere until then.
-    pub hidden_until: Millis,
-    pub ready: bool,
-    pub failed_probes: u32,
-    pub terminating: bool,
-    /// Taken out of the API by force while it may still run.
-    pub object_gone: bool,
-    pub unschedulable_since: Option<Millis>,
-    /// How often etcd refused the list it was given, and since when.
-    pub refused: u32,
-    pub refused_since: Millis,
-    /// etcd's last words.
-    pub last_words: Option<String>,
-}
-
-impl PodRun {
-    fn new(pod: &Pod) -> Option<Self> {
-        let spec = pod.spec.as_ref()?;
-        let claim = spec.volumes.iter().flatten().find_map(|v| v.persistent_volume_claim.as_ref());
-        let labels = pod.metadata.labels.as_ref();
-        let container = planner::etcd_container(pod)?;
-        Some(Self {
-            uid: pod.metadata.uid.clone()?,
-            name: pod.metadata.name.clone()?,
-            cluster: labels.and_then(|l| l.get(api::labels::CLUSTER)).cloned().unwrap_or_default(),
-            too_much: container
-                .resources
-                .as_ref()
-                .is_some_and(|r| r.requests.iter().flatten().any(|(_, q)| q.0 == super::incidents::TOO_MUCH)),
-            claim: claim.map(|c| c.claim_name.clone()),
-            command: container.command.clone().unwrap_or_default(),
-            version: version(container.image.as_deref().unwrap_or_default()),
-            environment: container.env.iter().flatten().filter_map(from_annotation).collect(),
-            node: None,
-            ip: None,
-            process: None,
-            disk: None,
-            stage: Stage::Waiting,
-            restarts: 0,
-            backoff: 0,
-            pause: 0,
-            started_at: 0,
-            ended_at: 0,
-            flaps_until: 0,
-            hidden_until: 0,
-            ready: false,
-            failed_probes: 0,
-            terminating: false,
-            object_gone: false,
-            unschedulable_since: None,
-            refused: 0,
-            refused_since: 0,
-            last_words: None,
-        })
-    }
-
-    pub fn is_memory(&self) -> bool {
-        self.claim.is_none()
-    }
-
-    /// Its flags are the same at every start, whatever anybody writes on it.
-    pub fn has_fixed_flags(&self) -> bool {
-        let joins = |flag: &String| flag.starts_with("--initial-cluster=") && flag.contains(',');
-        let forms = |flag: &String| flag == "--initial-cluster-state=new";
-        self.environment.is_empty() && self.command.iter().any(|flag| joins(flag) || forms(flag))
-    }
-}
-
-/// `metadata.annotations['…']`, which the kubelet looks up at every start.
-fn from_annotation(variable: &EnvVar) -> Option<(String, String)> {
-    let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
-    let key = path.strip_prefix("metadata.annotations['")?.strip_suffix("']")?;
-    Some((variable.name.clone(), key.to_owned()))
-}
-
-/// `…:v3.6.16`
-fn version(image: &str) -> (u8, u8, u8) {
-    let tag = image.rsplit_once(":v").map_or("", |(_, tag)| tag);
-    let mut parts = tag.split('.').map(|part| part.parse().unwrap_or_default());
-    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
-}
 
 impl World {
     /// A Pod was created.
@@ -184,57 +59,6 @@ impl World {
             PodEvent::Probe => self.probe(uid),
             PodEvent::Terminate => self.terminate(uid),
         }
-    }
-
-    fn schedule(&mut self, uid: &str) {
-        let Some(pod) = self.pods.get(uid).filter(|p| p.stage == Stage::Waiting && !p.object_gone) else {
-            return;
-        };
-        let (claim, too_much) = (pod.claim.clone(), pod.too_much);
-        let again = |world: &mut Self| {
-            world.mark_unschedulable(uid);
-            let at = world.now + 2 * SECOND;
-            world.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Schedule));
-        };
-        if too_much {
-            return again(self);
-        }
-        let mut bound_to = None;
-        let mut disk = DiskId(uid.to_owned());
-        if let Some(claim) = &claim {
-            let Some(object) = self.object(CLAIM, claim) else { return again(self) };
-            if object["metadata"]["deletionTimestamp"].is_string() {
-                return again(self);
-            }
-            disk = DiskId(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-            if self.disks.get(&disk).is_some_and(|d| d.unreachable) {
-                return again(self);
-            }
-            bound_to = self.disks.get(&disk).and_then(|d| d.node);
-        }
-        let Some(node) = self.choose_node(bound_to) else { return again(self) };
-        let ip = self.new_address();
-        if let Some(pod) = self.pods.get_mut(uid) {
-            pod.node = Some(node);
-            pod.stage = Stage::Starting;
-            pod.unschedulable_since = None;
-            pod.disk = Some(disk.clone());
-            pod.ip = Some(ip);
-        }
-        if claim.is_some() {
-            self.mount(&disk, node);
-        }
-        let host = self.nodes[node].name.clone();
-        if let Some(name) = self.pods.get(uid).map(|p| p.name.clone()) {
-            let _ = self.api().bind(self.now, namespace(&name), &name, &host);
-        }
-        self.write_pod_status(uid);
-        if self.now < self.control.fails_pods_until {
-            self.end_pod(uid, "OutOfcpu");
-            return;
-        }
-        let at = self.now + self.within(300, self.temper.slowest_start);
-        self.agenda.put(at, Event::Pod(uid.to_owned(), PodEvent::Start));
     }
 
     fn start(&mut self, uid: &str) {
@@ -533,15 +357,5 @@ impl World {
             }],
         });
         self.patch_status(POD, &name, &json!({ "metadata": { "uid": uid }, "status": status }));
-    }
-
-    fn new_address(&mut self) -> String {
-        if self.temper.reuses_addresses
-            && let Some(ip) = self.free_addresses.pop()
-        {
-            return ip;
-        }
-        self.generation += 1;
-        format!("10.{}.{}.{}", self.generation >> 16 & 255, self.generation >> 8 & 255, self.generation & 255)
     }
 }

@@ -6,9 +6,12 @@ pub mod agenda;
 mod clients;
 pub mod control;
 pub(crate) mod incidents;
-pub mod kubelet;
+mod kubelet;
 pub mod ledger;
 mod nodes;
+pub mod pod_run;
+mod scheduler;
+mod users;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,9 +30,9 @@ use crate::etcd::{DiskId, Etcds, ProcessId, Request, Response};
 use crate::script::{Fate, Script, Temper, Wish};
 
 use agenda::{Agenda, Event};
-use kubelet::PodRun;
 use ledger::Ledger;
 use nodes::Node;
+use pod_run::PodRun;
 use volumes::Disk;
 
 /// Nearly all there is lives here.
@@ -287,7 +290,7 @@ impl World {
     pub fn reaches_address(&self, address: &str) -> bool {
         let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
         // Whoever had it before does not matter.
-        let has = |p: &&PodRun| p.ip.as_deref() == Some(ip) && p.stage != kubelet::Stage::Ended;
+        let has = |p: &&PodRun| p.ip.as_deref() == Some(ip) && p.stage != pod_run::Stage::Ended;
         let shut =
             |p: &PodRun| self.control.shut.iter().any(|(c, until)| *c == p.cluster && self.now < *until);
         let mut behind = self.pods.values().filter(has);

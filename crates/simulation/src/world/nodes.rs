@@ -5,7 +5,7 @@ use rand::RngExt;
 use serde_json::json;
 
 use super::agenda::{Event, PodEvent};
-use super::kubelet::Stage;
+use super::pod_run::Stage;
 use super::{World, name_of};
 use crate::Millis;
 use crate::apiserver::Kind;

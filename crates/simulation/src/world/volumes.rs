@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::agenda::Event;
-use super::kubelet::Stage;
 use super::nodes::HOSTNAME;
+use super::pod_run::Stage;
 use super::{World, name_of, namespace, uid_of};
 use crate::Millis;
 use crate::apiserver::kind::{CLAIM, VOLUME};
