@@ -19,7 +19,7 @@ const BOUND: u64 = 400;
 const UNSCRIPTED: u64 = 2000;
 
 /// How often days with a name are played once more, with other luck: some need a little of it.
-const LUCK: u64 = 10;
+const LUCK: u64 = 40;
 
 /// The day that catches it, and the rule it broke: days with a name first, then seeds,
 /// then the days with other luck.
