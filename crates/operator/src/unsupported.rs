@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::{EtcdDefrag, EtcdSnapshot};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use planner::pass::{Answer, Request};
+use planner::pass::{Answer, Error, Request};
 use planner::unsupported::{self, decline};
 use tracing::{info, warn};
 
@@ -90,7 +90,8 @@ impl<K: Named> Controller for Unsupported<K> {
                 Passed::DONE
             }
             Err(failure) => {
-                warn!(kind = %K::KIND, object = %key, "the status was not written: {failure:?}");
+                let error = Error::of(request.what(), failure);
+                warn!(kind = %K::KIND, object = %key, "{error}");
                 Passed::FAILED
             }
         }

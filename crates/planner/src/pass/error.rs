@@ -44,7 +44,7 @@ pub enum Error {
 
 impl Error {
     /// What a failed request about that object means, if nothing better is known.
-    pub(super) fn of(object: String, failure: Failure) -> Self {
+    pub fn of(object: String, failure: Failure) -> Self {
         match failure {
             Failure::Refused(status) => Self::Api { object, status },
             Failure::Unreachable(why) => Self::Unreachable { object, why },
