@@ -6,6 +6,7 @@ use planner::{Action, ClusterView, Leaving, MemberView, Release};
 use super::{Violation, is_available, watch_quorums};
 use crate::Millis;
 use crate::apiserver::kind::{ETCD_CLUSTER, ETCD_MEMBER};
+use crate::etcd::ProcessId;
 use crate::script::{MINUTE, SECOND};
 use crate::world::pod_run::{PodRun, Stage};
 use crate::world::{World, uid_of};
@@ -84,7 +85,13 @@ fn is_misled(world: &World, pass: &PassFacts<'_>) -> bool {
         let id = process(m.name()).and_then(|p| world.etcds.identity(p));
         !false_one(m.name()) && id.is_some_and(|(cluster, _)| cluster == seen.fact.cluster_id)
     });
-    false_one(&seen.from) && true_one
+    // A list that was true when it was read is no impostor's, whatever became of its speaker while the request was under way.
+    let since = |p: &ProcessId| {
+        let formations = world.etcds.formations().iter();
+        formations.filter(|f| f.impostor && f.process == *p).map(|f| f.at).max()
+    };
+    let began_anew = process(&seen.from).and_then(since).is_some_and(|at| at >= pass.began);
+    false_one(&seen.from) && !began_anew && true_one
 }
 
 /// Whether a user has emptied the status of the member that is let go: nothing says any more that it ever joined.

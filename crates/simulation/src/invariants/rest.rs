@@ -98,14 +98,21 @@ fn is_unconfirmed(object: &Value) -> bool {
         && owner.is_some_and(|uid| confirmed != Some(uid) && token.is_some() && !made_for(uid))
 }
 
+/// Whether a member was on its way out of etcd when it was left behind without a cluster: its data may be the last, is kept, and
+/// that is told.
+fn is_kept_leaving(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    metadata["deletionTimestamp"].is_string() && is_ownerless(object) && object["status"]["role"] == "leaving"
+}
+
 /// Nothing is left of a deleted cluster, unless that was asked for.
 fn gone(world: &World, name: &str) -> Result<(), String> {
     if world.ledger.orphaned.contains_key(name) {
         return Ok(());
     }
     let members = belongings(world, ETCD_MEMBER, name);
-    let unconfirmed: BTreeSet<String> =
-        members.iter().filter(|m| is_unconfirmed(m)).map(|m| uid_of(m)).collect();
+    let is_kept = |m: &Value| is_unconfirmed(m) || is_kept_leaving(m);
+    let kept: BTreeSet<String> = members.iter().filter(|m| is_kept(m)).map(|m| uid_of(m)).collect();
     for kind in [ETCD_MEMBER, POD, CLAIM, SERVICE, BUDGET] {
         // What a user took the owner off is theirs, except for members: the operator makes those its own again.
         // A claim is held by the Pod that mounts it, and that may be theirs.
@@ -114,13 +121,13 @@ fn gone(world: &World, name: &str) -> Result<(), String> {
             kind == CLAIM && pod.is_some_and(|pod| is_ownerless(&pod))
         };
         let disowned = |o: &Value| {
-            (is_ownerless(o) && world.ledger.disowned.contains_key(&uid_of(o))) || is_unconfirmed(o)
+            (is_ownerless(o) && world.ledger.disowned.contains_key(&uid_of(o))) || kept.contains(&uid_of(o))
         };
         // With such a member everything that it owns stays.
         let of_theirs = |o: &Value| {
             let owners = o["metadata"]["ownerReferences"].as_array();
             let mut uids = owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str());
-            uids.any(|uid| world.ledger.disowned.contains_key(uid) || unconfirmed.contains(uid))
+            uids.any(|uid| world.ledger.disowned.contains_key(uid) || kept.contains(uid))
         };
         let theirs = |o: &&Arc<Value>| {
             disowned(o) || of_theirs(o) || (kind != ETCD_MEMBER && (is_ownerless(o) || held(o)))

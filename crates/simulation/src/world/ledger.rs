@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use api::{ids, names};
+use api::{ids, labels, names};
+use planner::pass::API_LIMIT;
 use serde_json::Value;
 
 use super::{World, name_of, namespace, uid_of};
@@ -16,6 +17,8 @@ use crate::invariants::Violation;
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFact {
     pub name: String,
+    /// When it was made.
+    since: Option<Millis>,
     pub exists: bool,
     pub deleting: bool,
     /// `status.clusterID`, as etcd's number.
@@ -62,7 +65,7 @@ pub struct MemberFact {
     pub user_deleted: bool,
     /// When they did, at first.
     deleted_at: Option<Millis>,
-    /// It went when no cluster of its name was there to take it out of etcd.
+    /// It was let go when no cluster of its name was there to take it out of etcd, whoever else may hold it since.
     pub unattended: bool,
     pub stripped: bool,
     pub operator_deleted: bool,
@@ -140,13 +143,19 @@ impl Ledger {
         self.user_volumes.insert(claim.to_owned());
     }
 
-    pub(super) fn member_changed(&mut self, change: Change, object: &Value) {
+    pub(super) fn member_changed(&mut self, now: Millis, change: Change, object: &Value) {
         let fact = self.members.entry(uid_of(object)).or_default();
         fact.name = name_of(object);
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
         let cluster = object["spec"]["clusterName"].as_str().unwrap_or_default();
-        fact.unattended = !fact.exists && !self.clusters.values().any(|c| c.lives() && c.name == cluster);
+        let mut finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+        let let_go = fact.deleting && !finalizers.any(|f| f == labels::FINALIZER);
+        // A request that was under way when the cluster was made can not be taken back.
+        let limit = u64::try_from(API_LIMIT.as_millis()).unwrap_or(u64::MAX);
+        let attends = |c: &&ClusterFact| c.since.is_some_and(|since| since.saturating_add(limit) < now);
+        let attended = self.clusters.values().filter(attends).any(|c| c.lives() && c.name == cluster);
+        fact.unattended |= (let_go || !fact.exists) && !attended;
         fact.id = object["status"]["memberID"].as_str().and_then(ids::parse).or(fact.id);
         let owners = object["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true)));
@@ -161,6 +170,7 @@ impl Ledger {
         let fact = self.clusters.entry(uid).or_default();
         fact.inherits.extend(inherits.into_iter().flatten());
         fact.name = name_of(object);
+        fact.since.get_or_insert(now);
         fact.exists = change != Change::Deleted;
         fact.deleting = object["metadata"]["deletionTimestamp"].is_string();
         let id = object["status"]["clusterID"].as_str().and_then(ids::parse);

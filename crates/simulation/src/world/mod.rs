@@ -227,7 +227,7 @@ impl World {
             (POD, Change::Deleted) => self.pod_disappears(&uid),
             (CLAIM, Change::Added) => self.claim_appears(object),
             (CLAIM, Change::Deleted) => self.claim_disappears(object),
-            (ETCD_MEMBER, _) => self.ledger.member_changed(change, object),
+            (ETCD_MEMBER, _) => self.ledger.member_changed(self.now, change, object),
             (ETCD_CLUSTER, _) => {
                 let known = self.ledger.clusters.get(&uid).and_then(|fact| fact.id);
                 let lost = known.is_some_and(|id| self.etcds.disaster(id).is_some());
