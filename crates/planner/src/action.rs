@@ -241,8 +241,9 @@ pub enum Release {
     Outsider,
     /// It has no owner, and neither its Pod nor its volume is there any more.
     Empty,
-    /// Its cluster object (this UID, if it is known) is deleted. The last look before the finalizer goes is a live one.
-    ClusterDeleted { cluster: String, uid: Option<String> },
+    /// Its cluster object (this UID, if it is known) is deleted. The last look before the finalizer goes is a live one. One
+    /// that would be kept for its data is let go only if it is `empty`: neither its Pod nor its volume is there any more.
+    ClusterDeleted { cluster: String, uid: Option<String>, empty: bool },
 }
 
 impl Action {
@@ -310,6 +311,8 @@ impl Action {
         // What was looked for, or can not be let go, goes on.
         let goes_on = match failed {
             Self::SeekLost { .. } => true,
+            // A learner gets its vote when it has caught up, for which it may need another Pod first.
+            Self::Promote { .. } => true,
             Self::DeleteMember { because: Leaving::Surplus { .. }, .. } => matches!(self, Self::CreatePod(_)),
             _ => false,
         };
@@ -343,6 +346,10 @@ impl Action {
             Self::DeleteMember { because: Leaving::Outdated, .. } => Some("make members anew".to_owned()),
             Self::DeleteMember { because: Leaving::Broken(Loss::Pod), .. } => {
                 Some("replace lost Pods".to_owned())
+            }
+            // How often it has restarted by now makes no difference.
+            Self::DeleteMember { name, because: Leaving::Broken(Loss::CrashLoop { .. }), .. } => {
+                Some(format!("replace member {name}, which is in a crash loop"))
             }
             _ => (!ordinary).then(|| self.to_string()),
         }

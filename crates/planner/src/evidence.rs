@@ -195,7 +195,7 @@ impl Look {
                 this(uid).is_some_and(|m| m["status"]["memberID"].as_str().unwrap_or("").is_empty())
             }
             Must::NeverHaveServed { uid, member, withdrawn } => this(uid)
-                .filter(|pod| controller(pod) == Some(member))
+                .filter(|found| goes_with(found, member))
                 .and_then(pod)
                 .filter(|pod| !withdrawn || command::is_withdrawn(pod) || !command::can_be_told(pod))
                 .is_some_and(|pod| healing::never_served(&pod)),
@@ -301,6 +301,12 @@ pub(crate) fn uid_of(object: &Value) -> Option<&str> {
 fn controller(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|o| o["controller"] == Value::Bool(true))?["uid"].as_str()
+}
+
+/// Whether a Pod goes with that member, or, if a user wants it to stay, will never start: it was told so.
+fn goes_with(found: &Value, member: &str) -> bool {
+    let told = || pod(found).is_some_and(|pod| command::is_withdrawn(&pod));
+    controller(found).map_or_else(|| made_for(found) == Some(member) && told(), |owner| owner == member)
 }
 
 /// The UID of the member that a Pod was made for.

@@ -112,6 +112,17 @@ mod tests {
     }
 
     #[test]
+    fn t35_that_a_member_has_restarted_once_more_makes_no_other_deed_of_its_replacement() {
+        let replace = |restarts| Action::DeleteMember {
+            name: "c-abcde".into(),
+            uid: "x".into(),
+            because: crate::Leaving::Broken(crate::Loss::CrashLoop { restarts }),
+            permit: crate::Permit::forged(),
+        };
+        assert_eq!(replace(7).deed(), replace(8).deed());
+    }
+
+    #[test]
     fn t35_a_look_is_ordinary_and_what_it_has_to_repair_again_and_again_is_not() {
         let seek = Action::SeekLost { name: "c-abcde".into(), loss: crate::Loss::Volume };
         let mut restraint = Restraint::default();

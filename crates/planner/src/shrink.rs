@@ -2,7 +2,7 @@
 
 use etcd::Membership;
 
-use crate::disruption::Disruption;
+use crate::disruption::{Disruption, is_own_wish};
 use crate::view::{Assessed, Scene};
 use crate::{Leaving, Plan};
 
@@ -18,7 +18,7 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
         return;
     }
     let mut candidates: Vec<_> = scene.running().collect();
-    candidates.sort_by_key(|m| (usefulness(list, m), std::cmp::Reverse(newness(m))));
+    candidates.sort_by_key(|m| (usefulness(list, m), !is_own_wish(m), std::cmp::Reverse(newness(m))));
     let mut refused = None;
     let wanted = scene.target().replicas;
     for victim in candidates {
@@ -31,16 +31,22 @@ pub(crate) fn shrink(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
     }
 }
 
-/// T22: who is not in etcd yet goes first, then learners, then voters that are silent, then those that are not ready,
-/// then the rest.
+/// T22: who is not in etcd yet goes first, then learners, then voters that are silent (before all others those of whom the
+/// kubelet knows nothing better), then those that are not ready, then the rest. Of those that are alike, the one goes on that was already about to.
 fn usefulness(list: &Membership, member: &Assessed<'_>) -> u8 {
     match member.row_in(list) {
         None => 0,
         Some(row) if row.is_learner => 1,
-        Some(_) if !member.is_ready() && member.serving().is_none() => 2,
-        Some(_) if !member.is_ready() => 3,
-        Some(_) => 4,
+        Some(_) if !member.is_ready() && member.serving().is_none() => 2 + u8::from(has_ready_pod(member)),
+        Some(_) if !member.is_ready() => 4,
+        Some(_) => 5,
     }
+}
+
+/// Also one that ends just now: the next one comes back with the same data.
+fn has_ready_pod(member: &Assessed<'_>) -> bool {
+    let conditions = member.pod.as_ref().and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 fn newness<'a>(member: &'a Assessed<'_>) -> (Option<jiff::Timestamp>, &'a str) {
@@ -117,6 +123,33 @@ mod tests {
             unready(world.member(index).pod.as_mut().unwrap());
         }
         world.member(1).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
+    }
+
+    #[test]
+    fn t22_one_whose_pod_just_ends_stays_rather_than_one_that_is_down() {
+        let mut world = world(5, 3);
+        oldest(&mut world, 1);
+        for index in [1, 2] {
+            world.member(index).etcd = None;
+            let pod = world.member(index).pod.as_mut().unwrap();
+            pod.metadata.deletion_timestamp = Some(api::conditions::wire_time(crate::fixtures::now()));
+        }
+        unready(world.member(1).pod.as_mut().unwrap());
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
+    }
+
+    #[test]
+    fn t22_whoever_was_about_to_leave_goes_before_another_that_is_missed_as_little() {
+        let mut world = world(5, 3);
+        oldest(&mut world, 1);
+        for index in [1, 2] {
+            unready(world.member(index).pod.as_mut().unwrap());
+            world.member(index).etcd = Some(Err(etcd::Error::Unreachable { member: "x".into() }));
+        }
+        assert_eq!(victim(&world).as_deref(), Some(world.view.members[2].name()));
+        let taken_out = (api::labels::annotation::TAKEN_OUT.to_owned(), "true".to_owned());
+        world.member(1).member.metadata.annotations.get_or_insert_default().extend([taken_out]);
         assert_eq!(victim(&world).as_deref(), Some(world.view.members[1].name()));
     }
 

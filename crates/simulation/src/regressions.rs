@@ -36,6 +36,7 @@ pub fn all() -> Vec<Scenario> {
         records::on_record_with_the_claim_before(),
         leaving::could_not_leave_to_sleep(),
         leaving::taken_out_and_left_behind(),
+        leaving::empty_by_the_cache(),
     ]
 }
 

@@ -1,7 +1,8 @@
 use super::*;
 use crate::fixtures::{World, estrange, now};
-use crate::{Action, Release};
+use crate::{Action, Kind, Release};
 use api::{EtcdCluster, labels, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 
 fn world(replicas: i32) -> World {
@@ -61,7 +62,7 @@ fn t24_others_may_have_left_something_behind_that_counts_on_a_vote() {
     let mut stray = left_behind();
     stray.view.members.remove(0);
     assert_eq!(stray.plan().actions.len(), 1);
-    stray.view.strays = vec![crate::Stray { kind: crate::Kind::Pod, name: "c-x".into(), leaving: false }];
+    stray.view.strays = vec![crate::Stray { kind: Kind::Pod, name: "c-x".into(), leaving: false }];
     assert_eq!(stray.plan().actions, []);
 
     let mut forgotten = left_behind();
@@ -70,12 +71,39 @@ fn t24_others_may_have_left_something_behind_that_counts_on_a_vote() {
 }
 
 #[test]
+fn t24_that_nothing_is_left_of_a_member_is_confirmed_before_it_goes_for_that_reason() {
+    let left_behind = |given_to: Option<&str>| {
+        let mut world = world(1);
+        let was = world.view.cluster.take().unwrap();
+        let member = world.member(0);
+        member.member.metadata.owner_references = given_to.map(|uid| {
+            let mut owner = OwnerReference::default();
+            (owner.uid, owner.name, owner.controller) = (uid.to_owned(), was.name_any(), Some(true));
+            vec![owner]
+        });
+        let taken_out = (labels::annotation::TAKEN_OUT.to_owned(), "true".to_owned());
+        member.member.metadata.annotations.get_or_insert_default().extend([taken_out]);
+        delete(world.member(0));
+        world
+    };
+    for given_to in [None, Some("of-another")] {
+        let mut world = left_behind(given_to);
+        assert_eq!(world.plan().actions, [], "it may be the last copy");
+        (world.member(0).pod, world.member(0).volume) = (None, None);
+        let actions = world.plan().actions;
+        let [release] = &actions[..] else { panic!("{actions:?}") };
+        let looked_at: Vec<_> = release.looks(&world.view).iter().map(|look| look.kind).collect();
+        assert_eq!(looked_at, [Kind::Cluster, Kind::Pod, Kind::Claim]);
+    }
+}
+
+#[test]
 fn h10_a_cluster_that_is_not_seen_is_looked_for_before_its_members_go() {
     let mut world = world(1);
     delete(world.member(0));
     let uid = world.view.cluster.take().unwrap().metadata.uid;
     let actions = world.plan().actions;
-    let [Action::ReleaseMember { because: Release::ClusterDeleted { cluster, uid: asked }, .. }] =
+    let [Action::ReleaseMember { because: Release::ClusterDeleted { cluster, uid: asked, .. }, .. }] =
         &actions[..]
     else {
         panic!("{actions:?}")

@@ -63,7 +63,11 @@ pub(super) fn judge(view: &ClusterView, member: &MemberView) -> Abandoned {
     Abandoned::LetGo(match owner {
         None if view.cluster.is_some() && is_empty => Release::Empty,
         None if view.cluster.is_some() => Release::Outsider,
-        _ => Release::ClusterDeleted { cluster: view.name.clone(), uid: owner.map(str::to_owned) },
+        _ => Release::ClusterDeleted {
+            cluster: view.name.clone(),
+            uid: owner.map(str::to_owned),
+            empty: is_empty,
+        },
     })
 }
 

@@ -67,8 +67,14 @@ impl Action {
                     Must::BeAlone { uid: member.clone(), outsiders: outsiders(view) },
                 ),
             ],
-            Self::ReleaseMember { because: Release::ClusterDeleted { cluster, uid }, .. } => {
-                vec![Look::named(Kind::Cluster, cluster, Must::BeGone { uid: uid.clone() })]
+            Self::ReleaseMember {
+                name, because: Release::ClusterDeleted { cluster, uid, empty }, ..
+            } => {
+                let mut looks = vec![Look::named(Kind::Cluster, cluster, Must::BeGone { uid: uid.clone() })];
+                if *empty {
+                    looks.extend(looks_for_nothing(view, name));
+                }
+                looks
             }
             // A blank claim for one that has joined would be the end of its data (T7).
             Self::CreateVolume(claim) => {
@@ -87,15 +93,7 @@ impl Action {
                 }
                 looks
             }
-            Self::ReleaseMember { name, because: Release::Empty, .. } => {
-                let member = view.members.iter().find(|m| m.name() == name);
-                let gone = |m: &MemberView| {
-                    [(Kind::Pod, name.clone()), (Kind::Claim, names::pvc(name))]
-                        .map(|(kind, object)| Look::named(kind, object, not_belong_to(view, m)))
-                        .to_vec()
-                };
-                member.map(gone).unwrap_or_default()
-            }
+            Self::ReleaseMember { name, because: Release::Empty, .. } => looks_for_nothing(view, name),
             Self::WithdrawPod { name, uid, .. } => {
                 let member = view.members.iter().find(|m| m.name() == name).map(|m| m.uid().to_owned());
                 let (uid, member) = (uid.clone(), member.unwrap_or_default());
@@ -121,6 +119,14 @@ impl Action {
             _ => vec![],
         }
     }
+}
+
+/// The looks that tell that nothing is left of a member.
+fn looks_for_nothing(view: &ClusterView, name: &str) -> Vec<Look> {
+    let Some(member) = view.members.iter().find(|m| m.name() == name) else { return vec![] };
+    [(Kind::Pod, name.to_owned()), (Kind::Claim, names::pvc(name))]
+        .map(|(kind, object)| Look::named(kind, object, not_belong_to(view, member)))
+        .to_vec()
 }
 
 /// The looks that a seed which is not on record needs before it goes.

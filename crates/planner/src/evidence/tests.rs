@@ -41,6 +41,9 @@ fn row(view: &ClusterView, action: &Action) -> Option<&'static str> {
             Release::NeverFormed => "drop the finalizer: no cluster has formed",
             Release::Outsider => "drop the finalizer: the member is of another cluster",
             Release::Empty => "drop the finalizer: nothing is left of the member",
+            Release::ClusterDeleted { empty: true, .. } => {
+                "drop the finalizer: the EtcdCluster is deleted, and nothing is left of the member"
+            }
             Release::ClusterDeleted { .. } => "drop the finalizer: the EtcdCluster is deleted",
         },
         Action::SetDormant { dormant: true, .. } => "pause: put the last member to sleep",
@@ -124,7 +127,7 @@ fn examples() -> Vec<(ClusterView, Action)> {
         }]
     };
     let (ours, its) = (|| owners("EtcdCluster", "my-etcd"), || owners("EtcdMember", MEMBER));
-    let gone = Release::ClusterDeleted { cluster: "my-etcd".to_owned(), uid: None };
+    let gone = |empty| Release::ClusterDeleted { cluster: "my-etcd".to_owned(), uid: None, empty };
     let claim = PersistentVolumeClaim {
         metadata: ObjectMeta { owner_references: Some(its()), ..ObjectMeta::default() },
         ..PersistentVolumeClaim::default()
@@ -145,7 +148,8 @@ fn examples() -> Vec<(ClusterView, Action)> {
         release(Release::Outsider),
         release(Release::Empty),
         Action::CreateVolume(Box::new(claim)),
-        release(gone),
+        release(gone(false)),
+        release(gone(true)),
         Action::SetDormant { name: name(), uid: uid(), dormant: true, confirmed: true, permit: permit() },
         end(Ending::Ended),
         end(Ending::Paused { member: uid() }),

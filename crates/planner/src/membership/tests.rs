@@ -210,6 +210,18 @@ fn h38_a_promotion_that_etcd_refuses_does_not_hold_up_the_rest() {
 }
 
 #[test]
+fn h38_a_learner_whose_promotion_is_refused_gets_the_pod_it_needs_to_catch_up() {
+    let promote = Action::Promote { member: "c-abcde".into(), id: 1 };
+    let ended = Action::DeletePod {
+        name: "c-abcde".into(),
+        uid: "x".into(),
+        because: Ending::Ended,
+        permit: crate::Permit::forged(),
+    };
+    assert!(!ended.waits_for(&promote));
+}
+
+#[test]
 fn t7_nobody_votes_before_it_is_on_record_that_it_must_not_begin_anew() {
     let mut world = settled(3);
     world.rows()[2].is_learner = true;

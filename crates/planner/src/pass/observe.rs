@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use api::ids;
 use serde_json::Value;
 
 use crate::stranded::{self, has_no_node};
@@ -72,9 +73,11 @@ impl Questions {
         now: Duration,
     ) {
         if let Some(index) = self.statuses.remove(&ticket) {
-            let member = &mut view.members[index];
-            let name = member.name().to_owned();
-            member.etcd = Some(match answer {
+            let name = view.members[index].name().to_owned();
+            view.members[index].etcd = Some(match answer {
+                Ok(Answer::Status(status)) if is_anothers(view, index, &status) => {
+                    Err(etcd::Error::Unreachable { member: name })
+                }
                 Ok(Answer::Status(status)) => Ok(status),
                 Err(Failure::Etcd(error)) => Err(error),
                 _ => Err(EtcdCall::Status.silence(&name)),
@@ -187,6 +190,17 @@ impl Questions {
         let limit = is_minority(view, voters.len()).then_some(HASTE);
         Stage::List { voters, limit, asked: None, again }
     }
+}
+
+/// Whether it was another member of the cluster that answered: a Pod that has ended has given its address back, and a
+/// neighbour may have it now. A member that is not on record yet is whoever answers, unless somebody else is on record as that.
+fn is_anothers(view: &ClusterView, index: usize, status: &etcd::Status) -> bool {
+    let is_recorded = |m: &MemberView| {
+        let id = m.member.status.as_ref().and_then(|s| s.member_id.as_deref());
+        id.and_then(ids::parse) == Some(status.member_id)
+    };
+    let mut others = view.members.iter().enumerate().filter(|(other, _)| *other != index);
+    !is_recorded(&view.members[index]) && others.any(|(_, m)| is_recorded(m))
 }
 
 fn first_failure(view: &ClusterView) -> Option<etcd::Error> {

@@ -86,6 +86,25 @@ mod observing {
         etcd::Member { id: 1, name, peer_urls: vec![], is_learner: false }
     }
 
+    #[test]
+    fn a_neighbour_that_has_the_address_of_a_pod_by_now_does_not_answer_for_its_member() {
+        let recorded = |name: &str, id: u64| {
+            let mut member = member(name);
+            member.member.status.get_or_insert_default().member_id = Some(api::ids::format(id));
+            member
+        };
+        let members = vec![
+            (recorded("a", 1), Some(answer(1, 1, false))),
+            (recorded("b", 2), Some(answer(1, 1, false))),
+        ];
+        let (view, _) = observed(members, &[row("a"), row("b")]);
+        let serving: Vec<_> = view.unwrap().members.iter().map(|m| m.serving().is_some()).collect();
+        assert_eq!(serving, [true, false]);
+        let fresh = vec![(member("a"), Some(answer(1, 1, false)))];
+        let (view, _) = observed(fresh, &[row("a")]);
+        assert!(view.unwrap().members[0].serving().is_some(), "nobody else is on record as that");
+    }
+
     /// Members that answer like that (or not at all) and have that list: what is seen of them when everybody who matters has
     /// answered, and who was asked for the list.
     fn observed(

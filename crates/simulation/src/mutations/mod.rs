@@ -5,7 +5,7 @@ mod beliefs;
 mod deeds;
 mod plans;
 
-use planner::{Action, ClusterView, Plan};
+use planner::{Action, ClusterView, Plan, Release};
 
 use crate::planner_loop::Call;
 
@@ -30,8 +30,8 @@ pub struct Mutation {
     pub unscripted: bool,
     /// Puts a member on record with the claim in its cache, without a live look at it.
     pub records_unseen: bool,
-    /// Takes no live look before it acts.
-    pub blind: bool,
+    /// Takes no live look before it does that.
+    pub blind: fn(&Action) -> bool,
     /// Ends a pass at the first step that fails, or is not tried again yet.
     pub stops: bool,
 }
@@ -50,7 +50,7 @@ impl Mutation {
             keeps_list: false,
             believes_strangers: false,
             records_unseen: false,
-            blind: false,
+            blind: |_| false,
             stops: false,
             sweeps: false,
             unscripted: false,
@@ -87,8 +87,12 @@ impl Mutation {
         self
     }
 
-    const fn blindly(mut self) -> Self {
-        self.blind = true;
+    const fn blindly(self) -> Self {
+        self.blind_to(|_| true)
+    }
+
+    const fn blind_to(mut self, what: fn(&Action) -> bool) -> Self {
+        self.blind = what;
         self
     }
 
@@ -110,7 +114,7 @@ impl Mutation {
 
 /// Every broken operator.
 pub fn all() -> &'static [Mutation] {
-    static ALL: [Mutation; 42] = [
+    static ALL: [Mutation; 43] = [
         Mutation::new("heals-without-quorum", "T1: crash-looping members go, whoever else is there")
             .planning(plans::heals_without_quorum)
             .blindly(),
@@ -135,6 +139,12 @@ pub fn all() -> &'static [Mutation] {
             "T24: whom the operator takes out looks like one a user deleted",
         )
         .believing(beliefs::nobody_was_taken_out),
+        Mutation::new("empty-by-the-cache", "T24: what is not in the cache is gone").blind_to(|action| {
+            matches!(
+                action,
+                Action::ReleaseMember { because: Release::ClusterDeleted { empty: true, .. }, .. }
+            )
+        }),
         Mutation::new("parent-by-name", "T10: whoever has the cluster's name belongs to it")
             .believing(beliefs::parent_by_name)
             .blindly(),

@@ -31,7 +31,7 @@ impl Conduct for Broken {
     }
 
     fn looks(&self, view: &ClusterView, action: &Action) -> Vec<Look> {
-        if self.mutation.blind { vec![] } else { Sound.looks(view, action) }
+        if (self.mutation.blind)(action) { vec![] } else { Sound.looks(view, action) }
     }
 
     fn look_before_record(&self, member: &MemberView, status: &EtcdMemberStatus) -> Option<Look> {

@@ -232,6 +232,33 @@ pub(super) fn could_not_leave_to_sleep() -> Scenario {
     )
 }
 
+pub(super) fn empty_by_the_cache() -> Scenario {
+    day(
+        (
+            "regression-empty-by-the-cache",
+            "rule 4: nothing seemed to be left of a member that was kept for its data, because its claim had lost its label",
+        ),
+        (800_051_060, 208_000),
+        Temper {
+            nodes: 3,
+            slowest_bind: 10_000,
+            node_patience: 30_000,
+            lost_member_timeout: Some(60_000),
+            reuses_addresses: false,
+            ..usual()
+        },
+        vec![wish("c", 3, "3.5.35", 1299)],
+        vec![
+            (98_375, Incident::Refuse { kind: 1, verb: Verb::Status, only: None, lasts: 83_380 }),
+            (100_372, Incident::Scale { cluster: 35, replicas: 1 }),
+            (131_942, Incident::DeleteMember { pick: 31 }),
+            (133_355, Incident::DeleteCluster { cluster: 1, how: Propagation::Orphan }),
+            (136_929, Incident::DeletePod { pick: 17, force: false }),
+            (176_130, Incident::Relabel { pick: 45 }),
+        ],
+    )
+}
+
 pub(super) fn taken_out_and_left_behind() -> Scenario {
     day(
         (

@@ -140,16 +140,19 @@ impl World {
 
     /// A Pod as the predecessor made it: its flags are fixed for its life, and it has no annotations of ours.
     pub fn as_made_before(&mut self, pod: Value) -> Value {
-        let cluster = pod["metadata"]["labels"][labels::CLUSTER].as_str().unwrap_or_default();
+        let cluster = pod["metadata"]["labels"][labels::CLUSTER].as_str().unwrap_or_default().to_owned();
         let made = |w: &&crate::script::Wish| w.name == cluster && w.predecessor && self.now < w.at + BEFORE;
-        if !self.script.clusters.iter().any(|w| made(&w)) {
+        if !self.script.clusters.iter().any(|w| made(&w)) || self.ledger.taken_over.contains(&cluster) {
             return pod;
         }
         let mut pod = pod;
         let annotations = pod["metadata"]["annotations"].take();
         let value = |key: &str| annotations[key].as_str().unwrap_or_default().to_owned();
         let (list, state) = (value(annotation::INITIAL_CLUSTER), value(annotation::INITIAL_CLUSTER_STATE));
+        // A Pod of ours lets etcd have several learners, and then one of the predecessor's can not read etcd's log any more
+        // before etcd has saved a snapshot: it does not come back.
         if list.is_empty() {
+            self.ledger.taken_over.insert(cluster);
             pod["metadata"]["annotations"] = annotations;
             return pod;
         }

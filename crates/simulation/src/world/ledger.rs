@@ -58,6 +58,8 @@ pub struct MemberFact {
     pub name: String,
     /// UID of the controlling cluster.
     pub owner: String,
+    /// Whether it was made for that cluster, by its token, and not taken up by it.
+    born_there: bool,
     pub exists: bool,
     pub deleting: bool,
     /// `status.memberID`, as etcd's number.
@@ -83,6 +85,8 @@ pub struct Ledger {
     pub orphaned: BTreeMap<String, Vec<String>>,
     /// Pods that start with the same flags every time, as a predecessor made them.
     pub fixed_pods: BTreeSet<String>,
+    /// Names of clusters that the operator has made a Pod for in its own way.
+    pub taken_over: BTreeSet<String>,
     /// Members whose owner a user took off, and their tokens.
     pub disowned: BTreeMap<String, String>,
     /// When the status of an object was last emptied by a user.
@@ -160,6 +164,8 @@ impl Ledger {
         let owners = object["metadata"]["ownerReferences"].as_array();
         let owner = owners.and_then(|o| o.iter().find(|o| o["controller"] == Value::Bool(true)));
         fact.owner = owner.map(|o| o["uid"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
+        let token = object["spec"]["clusterToken"].as_str().unwrap_or_default();
+        fact.born_there = !fact.owner.is_empty() && token.ends_with(&fact.owner);
     }
 
     /// `lost`: the volumes of a quorum of what it stood for have been destroyed.
@@ -265,6 +271,8 @@ impl World {
         let user_deleted = member.is_some_and(|m| m.user_deleted);
         let unattended = member.is_some_and(|m| m.unattended);
         let deleted_at = member.and_then(|m| m.deleted_at);
+        // It goes with the cluster that it was made in, although another one has taken up a sister that lost her owner.
+        let went_along = member.is_some_and(|m| m.born_there && self.ledger.living(&m.owner).is_none());
         let name = member.map(|m| m.name.clone()).unwrap_or_default();
         // A Pod that a user told to stay when its seed went, before it had started, forms a cluster of theirs.
         let pod =
@@ -287,9 +295,11 @@ impl World {
             let unknown =
                 crate::invariants::is_misvoted(self, id) && self.ledger.status_lost_at.contains_key(owner);
             // Its Pod was started after its user had deleted the seed, and before anybody could end it.
-            let formed = self.etcds.formations().iter().find(|f| f.cluster == id).map(|f| f.at);
+            let here = |f: &&crate::etcd::Formation| f.cluster == id && f.disk == *disk;
+            let formed = self.etcds.formations().iter().rfind(here).map(|f| f.at);
             let doomed = formed.zip(deleted_at).is_some_and(|(formed, deleted)| deleted <= formed);
-            let by_user = by_user || (user_deleted && (forgotten || alone || unknown || doomed));
+            let by_user =
+                by_user || went_along || (user_deleted && (forgotten || alone || unknown || doomed));
             if self.etcds.volumes(id).surviving < before && known && !by_user && !stripped {
                 let what = format!("the volume of {name} was deleted while etcd {id:x} still counts on it");
                 self.ledger.violate(Violation::new(4, what));
