@@ -4,6 +4,7 @@ mod start;
 
 use api::labels::annotation;
 use api::{EtcdMember, MemberTemplate, labels, names};
+use etcd::Membership;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -78,12 +79,16 @@ fn data_dir(member: &EtcdMember) -> String {
     }
 }
 
-/// How many learners every member of the cluster accepts at once. Pods made by somebody else accept one.
-pub(crate) fn max_learners(scene: &Scene<'_>) -> usize {
+/// How many learners every member of the cluster accepts at once. Pods made by somebody else accept one, and so may those
+/// that are not seen, of a member that has started, or of one that no EtcdMember stands for.
+pub(crate) fn max_learners(scene: &Scene<'_>, list: &Membership) -> usize {
     let accepted =
         |pod: &Pod| flags(pod).iter().find_map(|flag| flag.split_once("max-learners=")?.1.parse().ok());
+    let started = list.members.iter().filter(|row| !row.name.is_empty());
+    let is_seen = |row: &etcd::Member| scene.member_of(row).is_some_and(|m| m.pod.is_some());
+    let unseen = started.filter(|row| !is_seen(row)).map(|_| 1);
     let pods = scene.members.iter().filter_map(|m| m.pod.as_ref());
-    pods.map(|pod| accepted(pod).unwrap_or(1)).min().unwrap_or(1)
+    pods.map(|pod| accepted(pod).unwrap_or(1)).chain(unseen).min().unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -58,19 +58,31 @@ pub(crate) fn converge(scene: &Scene<'_>, plan: &mut Plan) {
     {
         return;
     }
-    let is_full = list.learners().count() >= max_learners(scene);
+    let is_full = is_full(scene, list);
     if present > wanted {
         shrink::shrink(scene, list, plan);
     } else if let Some(pending) = next_pending(scene, list, is_full) {
         // H5: what was begun is finished first. A learner whose Pod can not start yet can never be promoted.
         complete(list, pending, plan);
-    } else if let Some(starting) = scene.running().find(|m| !m.is_pending() && !has_started(list, m)) {
+    } else if let Some(starting) = next_starting(scene, list) {
         await_start(scene, list, starting, plan);
     } else if present == wanted || is_full {
         promote(scene, list, plan);
     } else {
         grow(scene, list, plan);
     }
+}
+
+/// Whether etcd has as many learners as every member takes. It is not asked for one more then: the leader would refuse, but a
+/// member that takes more would not, and from then on has a list of its own.
+fn is_full(scene: &Scene<'_>, list: &Membership) -> bool {
+    list.learners().count() >= max_learners(scene, list)
+}
+
+/// A member that was told whom to join and has not started yet; whom etcd has goes first.
+fn next_starting<'s, 'a>(scene: &'s Scene<'a>, list: &Membership) -> Option<&'s Assessed<'a>> {
+    let starting = scene.running().filter(|m| !m.is_pending() && !has_started(list, m));
+    starting.min_by_key(|m| m.row_in(list).is_none())
 }
 
 /// The pending member that can be helped now: one that etcd has already, or one that it has room for.
@@ -99,6 +111,11 @@ fn grow(scene: &Scene<'_>, list: &Membership, plan: &mut Plan) {
 fn await_start(scene: &Scene<'_>, list: &Membership, starting: &Assessed<'_>, plan: &mut Plan) {
     let name = starting.name();
     plan.wait_for(format!("waiting for member {name} to start"));
+    if !starting.has_joined() && starting.row_in(list).is_none() && is_full(scene, list) {
+        // It joins when there is room again.
+        promote(scene, list, plan);
+        return;
+    }
     if starting.living_pod().is_some() {
         plan.look_again(Next::Soon);
     }

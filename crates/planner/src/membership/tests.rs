@@ -263,6 +263,28 @@ fn members_made_by_somebody_else_accept_one_learner_at_a_time() {
 }
 
 #[test]
+fn etcd_is_never_asked_for_a_learner_more_than_each_of_its_members_takes() {
+    let one_learner = |m: &mut MemberView| {
+        let command = m.pod.as_mut().unwrap().spec.as_mut().unwrap().containers[0].command.as_mut().unwrap();
+        command.retain(|flag| !flag.contains("max-learners"));
+    };
+    // The last one lost its record and its place in the list, beside a learner that is there already.
+    let mut world = settled(3);
+    world.rows()[1].is_learner = true;
+    world.rows().remove(2);
+    let lost = world.member(2);
+    (lost.etcd, lost.member.status) = (None, None);
+    let adds = |world: &World| steps(&world.plan().actions).contains(&"LearnerAdded");
+    assert!(adds(&world), "all take eight");
+    let mut by_another = world.clone();
+    one_learner(by_another.member(0));
+    assert!(!adds(&by_another), "the leader would refuse, and the others would not");
+    assert!(steps(&by_another.plan().actions).contains(&"LearnerPromoted"), "that makes room");
+    world.member(0).pod = None;
+    assert!(!adds(&world), "its flags are not known");
+}
+
+#[test]
 fn a_joiner_that_does_not_start_does_not_keep_the_others_from_voting() {
     let mut world = settled(3);
     world.rows()[1].is_learner = true;

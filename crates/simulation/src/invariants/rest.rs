@@ -299,6 +299,12 @@ fn parked(world: &World, cluster: &Value) -> Option<()> {
     if because == reason::QUORUM_LOST && is_littered(world, &name) {
         return (available == "False").then_some(());
     }
+    // A Pod that its user told to stay when its member went still votes, so others may have to wait until it is gone. It is told.
+    let stays = |p: &Arc<Value>| is_ownerless(p) && world.object(ETCD_MEMBER, &name_of(p)).is_none();
+    let told = condition(cluster, conditions::DEGRADED)?.1 == reason::BLOCKED;
+    if told && belongings(world, POD, &name).iter().any(stays) {
+        return Some(());
+    }
     // Two clusters under the same ids: a seed has begun anew without its data, and could not be told not to.
     if because == reason::MEMBERS_DISAGREE {
         let two = world.etcds.formations().iter().any(|f| f.impostor && ever.contains(&f.cluster));
