@@ -301,7 +301,7 @@ fn parked(world: &World, cluster: &Value) -> Option<()> {
     }
     // A Pod that its user told to stay when its member went still votes, so others may have to wait until it is gone. It is told.
     let stays = |p: &Arc<Value>| is_ownerless(p) && world.object(ETCD_MEMBER, &name_of(p)).is_none();
-    let told = condition(cluster, conditions::DEGRADED)?.1 == reason::BLOCKED;
+    let told = condition(cluster, conditions::DEGRADED).is_some_and(|(_, why)| why == reason::BLOCKED);
     if told && belongings(world, POD, &name).iter().any(stays) {
         return Some(());
     }
